@@ -13,28 +13,28 @@ use crate::op::{AttrKind, Op};
 /// The value of an attr. Large ones are shared.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum AttrValue {
-    /// Present in the message without a value.
+    /// No value is set.
     #[default]
     None,
-    /// Bytes or text.
+    /// A `string`: bytes or text.
     String(Bytes),
-    /// A number.
+    /// An `int`.
     Int(i64),
-    /// A number.
+    /// A `float`.
     Float(f32),
-    /// A flag.
+    /// A `bool`.
     Bool(bool),
-    /// TensorFlow's number of a data type.
+    /// A `type`: TensorFlow's number of a data type.
     Type(i32),
-    /// A shape, possibly partial.
+    /// A `shape`, possibly partial.
     Shape(Arc<pb::TensorShapeProto>),
-    /// A tensor, not yet decoded.
+    /// A `tensor`, not yet decoded.
     Tensor(Arc<pb::TensorProto>),
-    /// A list of any of these.
+    /// A list of values of one kind.
     List(Arc<ListValue>),
-    /// A function and the attrs it is instantiated with.
+    /// A `func`: a function name and the attrs it is instantiated with.
     Func(Arc<pb::NameAttrList>),
-    /// In a function body: the caller's attr of this name.
+    /// In a function body: refers to the caller's attr of this name.
     Placeholder(Arc<str>),
 }
 
@@ -106,8 +106,8 @@ impl AttrValue {
         }
     }
 
-    /// Hashes the value by its bits: 0.0 and -0.0 differ, though they are equal. Reads large values once
-    /// and copies nothing.
+    /// Hashes the value by its bits: 0.0 and -0.0 differ, though they are equal. Large values are
+    /// read once, without copies.
     pub fn fingerprint(&self, hasher: &mut impl Hasher) {
         std::mem::discriminant(self).hash(hasher);
         match self {
@@ -220,7 +220,7 @@ fn shape_fingerprint(shape: &pb::TensorShapeProto, hasher: &mut impl Hasher) {
     shape.dim.iter().for_each(|d| d.size.hash(hasher));
 }
 
-/// Leaves out rare fields: tensors that differ only there have equal fingerprints.
+/// Hashes the common fields only: tensors that differ in the others have equal fingerprints.
 fn tensor_fingerprint(tensor: &pb::TensorProto, hasher: &mut impl Hasher) {
     tensor.dtype.hash(hasher);
     tensor.tensor_shape.iter().for_each(|s| shape_fingerprint(s, hasher));
@@ -250,8 +250,8 @@ fn list_fingerprint(list: &ListValue, hasher: &mut impl Hasher) {
     list.func.iter().for_each(|f| function_fingerprint(f, hasher));
 }
 
-/// Hashes the function's name and the names of its attrs, not their values, which may nest without
-/// bound.
+/// Hashes the function's name and the names of its attrs, not their values, whose nesting depth is
+/// unbounded.
 fn function_fingerprint(function: &pb::NameAttrList, hasher: &mut impl Hasher) {
     function.name.hash(hasher);
     function.attr.keys().for_each(|name| name.hash(hasher));
@@ -306,7 +306,7 @@ into_attr! {
     }));
 }
 
-/// The attrs that a node sets, by name. Clones share them: passes copy nodes by the thousand.
+/// The attrs that a node sets, by name. Clones share them, since passes copy many nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attrs(Arc<Vec<(Arc<str>, AttrValue)>>);
 
@@ -331,7 +331,7 @@ impl Attrs {
         Ok(attrs.into_iter().collect())
     }
 
-    /// The value set for `name`.
+    /// The value of attr `name`, if it is set.
     pub fn get(&self, name: &str) -> Option<&AttrValue> {
         self.0.binary_search_by(|(n, _)| (**n).cmp(name)).ok().map(|i| &self.0[i].1)
     }
@@ -351,7 +351,7 @@ impl Attrs {
         Arc::make_mut(&mut self.0).retain(|(n, _)| **n != *name);
     }
 
-    /// Feeds a hasher, as [`AttrValue::fingerprint`] does.
+    /// Hashes all attrs, as [`AttrValue::fingerprint`] does.
     pub fn fingerprint(&self, hasher: &mut impl Hasher) {
         for (name, value) in self.iter() {
             name.hash(hasher);
@@ -359,7 +359,7 @@ impl Attrs {
         }
     }
 
-    /// All of them, sorted by name.
+    /// All attrs, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &AttrValue)> {
         self.0.iter().map(|(n, v)| (n, v))
     }

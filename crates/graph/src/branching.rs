@@ -17,9 +17,9 @@ struct TracedBody {
     subgraph: Subgraph,
     args: Vec<FunctionArg>,
     results: Vec<FunctionArg>,
-    /// Tensors from outside that it reads.
+    /// Captured tensors: those of the outer graph that it reads.
     captures: Vec<Output>,
-    /// Nodes outside with a control edge to it.
+    /// Nodes of the outer graph with a control edge to it.
     after: Vec<NodeId>,
 }
 
@@ -68,7 +68,8 @@ impl TracedBody {
         })
     }
 
-    /// The body as a function with the further arguments `captures` and the further results `kept`.
+    /// The body as a function with `captures` as additional arguments and `kept` as additional
+    /// results.
     fn to_function(
         &self,
         scope: &Scope,
@@ -87,10 +88,10 @@ impl TracedBody {
     }
 }
 
-/// Captured tensors, and nodes outside with control edges to the bodies.
+/// Captured tensors, and nodes of the outer graph with control edges to the bodies.
 type Captured = (Vec<Output>, Vec<NodeId>);
 
-/// The captures of several bodies, each once.
+/// The distinct captures of several bodies.
 fn union<'a>(bodies: impl IntoIterator<Item = &'a TracedBody>) -> Captured {
     let (mut captures, mut after): (Vec<Output>, Vec<NodeId>) = (Vec::new(), Vec::new());
     for body in bodies {
@@ -103,8 +104,8 @@ fn union<'a>(bodies: impl IntoIterator<Item = &'a TracedBody>) -> Captured {
 }
 
 impl Scope {
-    /// Results of `then_branch` if `condition` is true in the step, else of `else_branch`; only one of
-    /// them runs. Both return as many tensors of the same types.
+    /// Results of `then_branch` if `condition` is true in the step, else of `else_branch`; only
+    /// that branch runs. Both return the same number of tensors of the same types.
     pub fn cond(
         &mut self,
         condition: Output,
@@ -128,8 +129,8 @@ impl Scope {
         node.branch(&bodies, &node_inputs)
     }
 
-    /// Results of the branch at position `index`, of the last branch if there is none. All return as
-    /// many tensors of the same types.
+    /// Results of the branch at position `index`, or of the last branch if `index` is out of range.
+    /// All return the same number of tensors of the same types.
     pub fn case(&mut self, index: Output, branches: Vec<Branch<'_>>) -> Result<Vec<Output>> {
         ensure!(!branches.is_empty(), InvalidArgument, "a case needs a branch");
         let mut scope = self.child("case");
@@ -169,8 +170,8 @@ impl Scope {
         Ok(((captures, after), functions))
     }
 
-    /// A while loop: runs `body` on the loop variables, initially `init`, as long as `condition` is true
-    /// of them; their values after the last iteration. Types stay, shapes may change.
+    /// A while loop: runs `body` on the loop variables, initially `init`, as long as `condition` is
+    /// true for them, and returns their final values. Types are fixed, shapes may change.
     ///
     /// ```
     /// # use thalweg_graph::Scope; use thalweg_tensor::{Result, Tensor};
@@ -196,7 +197,8 @@ impl Scope {
             let info = |&t: &Output| g.checked_output(t).map(|o| (o.dtype, o.shape.clone()));
             init.iter().map(info).collect::<Result<_>>()
         })?;
-        // A body that changes shapes is traced again with the shapes that both have in common.
+        // A body that changes shapes is traced again with the shapes that both iterations have in
+        // common.
         let built = loop {
             let built = TracedBody::build(&scope, "body", &vars, &mut body)?;
             let given: Vec<DType> = built.results.iter().map(|r| r.dtype).collect();
@@ -231,8 +233,8 @@ impl Scope {
         Ok(outputs)
     }
 
-    /// Left fold over the rows of `elems` with the initial state `init`; the final state. `body` takes
-    /// the state and one row of each of `elems`.
+    /// Left fold over the rows of `elems` with the initial state `init`; returns the final state.
+    /// `body` takes the state and one row of each of `elems`.
     pub fn foldl(
         &mut self,
         elems: &[Output],
@@ -279,7 +281,7 @@ impl Scope {
         stacked(&mut scope, &out[count..], &types, rows.count)
     }
 
-    /// Applies `body` to each row of `elems`; the results, stacked.
+    /// Applies `body` to each row of `elems` and stacks the results.
     pub fn map_fn(
         &mut self,
         elems: &[Output],
@@ -304,7 +306,7 @@ impl Scope {
         stacked(&mut scope, &out, &types, rows.count)
     }
 
-    /// This scope without control dependencies: the node of the branch or loop has them.
+    /// This scope without control dependencies, which the node of the branch or loop has.
     fn detached(&self) -> Scope {
         let mut scope = self.clone();
         scope.clear_control_inputs();
@@ -328,7 +330,7 @@ impl crate::NodeBuilder<'_> {
     }
 }
 
-/// Tensors that a loop consumes row by row.
+/// Tensors whose rows a loop consumes.
 struct Rows {
     /// For each tensor, the list of its rows in reverse order.
     lists: Vec<Output>,
@@ -363,7 +365,7 @@ impl Rows {
         Ok(Rows { lists, types, length, count })
     }
 
-    /// Runs `step` for each row; the final state.
+    /// Runs `step` for each row; returns the final state.
     fn run(
         &self,
         scope: &mut Scope,

@@ -1,7 +1,7 @@
 //! Definitions of the control flow ops. The executor interprets them.
 //!
-//! `Switch` forwards its input to one of its outputs, the others are dead; `Merge` forwards the first
-//! input that is alive. `Enter` forwards a value into the first iteration of a loop's frame,
+//! `Switch` forwards its input to one of its outputs, the others are dead; `Merge` forwards the
+//! first input that is alive. `Enter` forwards a value to the first iteration of a loop's frame,
 //! `NextIteration` to the frame's next iteration, `Exit` to the parent frame.
 
 use thalweg_tensor::{PartialShape, Result};
@@ -29,7 +29,7 @@ pub(crate) const MERGE: OpDef =
 
 pub(crate) const REF_MERGE: OpDef = OpDef { name: "RefMerge", ..MERGE };
 
-/// The most specific shape that all inputs have: any of them may be forwarded.
+/// The most specific shape that all inputs have, since any of them may be forwarded.
 fn merge_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let inputs = (1..c.num_inputs()).map(|i| c.input(i));
     let common = inputs.fold(c.input(0).clone(), |common, other| shape::common(&common, other));

@@ -17,9 +17,9 @@ use crate::{
     AttrValue, Attrs, Endpoint, GradientOptions, Graph, NodeId, Output, Role, Scope, gradients,
 };
 
-/// Most tensors of one argument.
+/// Maximum number of tensors in one argument.
 const ARGS_MAX: usize = 1 << 16;
-/// Most tensors of one body: a list is short in a message, its tensors are not.
+/// Maximum number of tensors in one body: a list attr of a few bytes may declare many.
 const NAMES_MAX: usize = 1 << 20;
 
 /// The body of a function as a graph.
@@ -30,7 +30,7 @@ pub struct FunctionBody {
     pub args: Vec<NodeId>,
     /// `_Retval` nodes in order.
     pub results: Vec<NodeId>,
-    /// Nodes that must run though no result depends on them.
+    /// Nodes that must run although no result depends on them.
     pub control_results: Vec<NodeId>,
 }
 
@@ -53,7 +53,7 @@ impl Graph {
     }
 }
 
-/// The body of `function`, instantiated with the caller's attrs. `like` gives ops and functions.
+/// The body of `function`, instantiated with the caller's attrs. `like` supplies ops and functions.
 pub fn instantiate(
     function: &pb::FunctionDef,
     attrs: &Attrs,
@@ -66,7 +66,8 @@ pub fn instantiate(
 }
 
 /// The gradient of the function `name`, from its arguments and the adjoints of its results to the
-/// adjoints of its arguments: the one that a client defined, else one by differentiation.
+/// adjoints of its arguments: the registered gradient function if there is one, else by
+/// differentiation.
 pub fn instantiate_gradient(name: &str, attrs: &Attrs, like: &Graph) -> Result<FunctionBody> {
     if let Some(defined) = like.library().gradient(name) {
         return like.function_body(defined, attrs);
@@ -75,8 +76,8 @@ pub fn instantiate_gradient(name: &str, attrs: &Attrs, like: &Graph) -> Result<F
     differentiated(body).context(|| format!("gradient of function '{name}'"))
 }
 
-/// The gradient of a body: its arguments and the adjoints of its results are arguments, the adjoints
-/// of its arguments are results.
+/// The gradient of a body: its arguments are those of the body and the adjoints of its results; its
+/// results are the adjoints of the arguments.
 fn differentiated(body: FunctionBody) -> Result<FunctionBody> {
     let (xs, ys) = (body.arg_tensors(), body.result_tensors());
     let FunctionBody { graph, mut args, results, control_results } = body;
@@ -107,9 +108,9 @@ struct Instantiation<'a> {
     function: &'a pb::FunctionDef,
     attrs: &'a Attrs,
     like: &'a Graph,
-    /// For `arg` and `node:out`, the names of their tensors as a GraphDef has them.
+    /// For `arg` and `node:out`, the names of their tensors in GraphDef notation.
     outputs: FxHashMap<String, Vec<String>>,
-    /// Number of names made so far.
+    /// Number of tensor names so far.
     names: usize,
 }
 
@@ -254,7 +255,7 @@ impl Instantiation<'_> {
                 tensors.len()
             );
             for (tensor, dtype) in tensors.into_iter().zip(types) {
-                // No node of the body can have such a name.
+                // No node of the body can have this name.
                 let name = format!("_retval_{}", names.len());
                 nodes.push(node_def(
                     &name,

@@ -1,5 +1,5 @@
-//! Definitions of the ops that call functions of the graph's library: calls, branches, loops, symbolic
-//! gradients.
+//! Definitions of the ops that call functions of the graph's library: calls, branches, loops,
+//! symbolic gradients.
 
 use thalweg_tensor::{PartialShape, Result, ensure};
 

@@ -30,8 +30,8 @@ pub(crate) struct Backward {
 }
 
 impl Backward {
-    /// Builds the gradient. `with` holds the positions of the results that have an adjoint, and the
-    /// types of the adjoints.
+    /// Builds the gradient. `with` has the positions of the results with an adjoint, and the types
+    /// of these adjoints.
     pub(crate) fn new(
         outer: &Scope,
         body: FunctionBody,
@@ -124,7 +124,7 @@ impl Backward {
         self.scope.with_graph(|g| subgraph.to_function(g, args, results))
     }
 
-    /// The function with further results.
+    /// The function with additional results.
     fn forward(&self, subgraph: &Subgraph, more: &[FunctionArg]) -> Result<pb::FunctionDef> {
         let mut results = self.function_args(&self.results);
         results.extend_from_slice(more);
@@ -155,7 +155,7 @@ pub(crate) fn body_of(scope: &Scope, function: &pb::NameAttrList) -> Result<Func
     scope.with_graph(|graph| graph.function_body(&function.name, &attrs))
 }
 
-/// Adjoints of the outputs that have one.
+/// The adjoints of the outputs that have one, with their positions.
 pub(crate) fn given_adjoints(g: &mut GradientContext<'_>) -> Result<BTreeMap<usize, Output>> {
     let mut given = BTreeMap::new();
     for i in 0..g.num_outputs() {
@@ -173,7 +173,7 @@ pub(crate) fn types_of(
     tensors.iter().map(|(&i, &tensor)| (i, g.dtype(tensor))).collect()
 }
 
-/// Adds the functions that building a gradient made, and `def`, to the graph's library.
+/// Adds the functions created while building a gradient, and `def`, to the graph's library.
 pub(crate) fn adopt(
     g: &mut GradientContext<'_>,
     back: &Backward,
@@ -188,7 +188,7 @@ pub(crate) fn adopt(
     Ok(AttrValue::function(&name, &Attrs::default()))
 }
 
-/// Extends the differentiated node by inputs and outputs, and sets attrs; the new outputs.
+/// Extends the differentiated node by inputs and outputs, and sets attrs; returns the new outputs.
 pub(crate) fn extend_node(
     g: &mut GradientContext<'_>,
     inputs: &[Output],
@@ -198,7 +198,7 @@ pub(crate) fn extend_node(
     let (node, old) = (g.id(), g.num_outputs() as u32);
     g.scope().with_graph_mut(|graph| {
         let extended = graph.node_mut(node);
-        // No other gradient may have extended it since this one began.
+        // No other gradient may have extended the node in the meantime.
         debug_assert_eq!(extended.outputs.len(), old as usize);
         extended.inputs.extend_from_slice(inputs);
         extended.outputs.extend(outputs.iter().map(|function_arg| OutputInfo {
@@ -224,7 +224,7 @@ pub(crate) fn extended_signature(
     ((&dtypes[..]).into_attr(), (&shapes[..]).into_attr())
 }
 
-/// `PartitionedCall` and `StatefulPartitionedCall`.
+/// Gradient of `PartitionedCall` and `StatefulPartitionedCall`.
 pub(crate) fn call(g: &mut GradientContext<'_>) -> Result<()> {
     let function = (**g.attrs().function("f")?).clone();
     if let Some(defined) = defined_gradient(g, &function.name) {
@@ -282,7 +282,7 @@ fn run_backward(
     Ok(())
 }
 
-/// The name of the gradient that a client defined for a function.
+/// The name of the gradient function registered for a function.
 fn defined_gradient(g: &mut GradientContext<'_>, name: &str) -> Option<String> {
     g.scope().with_graph(|graph| graph.library().gradient(name).map(str::to_owned))
 }
@@ -306,8 +306,8 @@ fn call_defined(
     Ok(())
 }
 
-/// A node whose op is a function. Its signature is fixed, so its gradient computes the function
-/// again, as in TensorFlow.
+/// Gradient of a node whose op is a function. Its signature is fixed, so the gradient recomputes
+/// the function, as in TensorFlow.
 pub(crate) fn direct_call(g: &mut GradientContext<'_>) -> Result<()> {
     let attr = g.node().attrs.to_proto();
     let function = pb::NameAttrList { name: g.node().op.name.clone(), attr };
@@ -318,7 +318,7 @@ pub(crate) fn direct_call(g: &mut GradientContext<'_>) -> Result<()> {
     recomputed(g, body, &function.name)
 }
 
-/// `SymbolicGradient`, for second derivatives.
+/// Gradient of `SymbolicGradient`, for second derivatives.
 pub(crate) fn symbolic_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     let function = (**g.attrs().function("f")?).clone();
     let (name, attrs) = (&function.name, Attrs::from_proto(&function.attr));
@@ -335,7 +335,7 @@ fn recomputed(g: &mut GradientContext<'_>, body: FunctionBody, name: &str) -> Re
     run_backward(g, &back, &back.subgraph_from(0), name, &args, &inputs)
 }
 
-/// `If`, `Case` and their stateless forms.
+/// Gradient of `If`, `Case` and their stateless forms.
 pub(crate) fn branch(g: &mut GradientContext<'_>) -> Result<()> {
     let (functions, is_case) = branches_of(g)?;
     let given = given_adjoints(g)?;
@@ -349,7 +349,8 @@ pub(crate) fn branch(g: &mut GradientContext<'_>) -> Result<()> {
     let captures: Vec<Vec<Output>> =
         backs.iter().zip(&gradients).map(|(back, subgraph)| back.captures(subgraph)).collect();
     let inside = |b: usize, t: &&Output| backs[b].position(**t).is_none();
-    // For each branch, the values that its gradient reads; the other branches do not compute them.
+    // For each branch, the values that its gradient reads; the other branches output dummies in
+    // their place.
     let values: Vec<Vec<FunctionArg>> = captures
         .iter()
         .enumerate()
@@ -398,8 +399,8 @@ pub(crate) fn branch(g: &mut GradientContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The gradient of each branch, and the positions and types of the arguments that have an adjoint. An
-/// argument with an adjoint in one branch gets one in all.
+/// The gradient of each branch, and the positions and types of the arguments that have an adjoint.
+/// An argument with an adjoint in one branch has one in all branches.
 fn branch_gradients(
     g: &mut GradientContext<'_>,
     functions: &[pb::NameAttrList],
@@ -422,7 +423,8 @@ fn branch_gradients(
     Ok((backs, wanted))
 }
 
-/// Adds the `If` or `Case` of the branches' gradients, with the selector of the differentiated node.
+/// Adds the `If` or `Case` of the branches' gradients, with the selector of the differentiated
+/// node.
 fn run_backward_branch(
     g: &mut GradientContext<'_>,
     inputs: &[Output],
@@ -472,7 +474,7 @@ pub(crate) fn empty_list(scope: &mut Scope, dtype: DType, shape: &PartialShape) 
     scope.op("EmptyTensorList").inputs(&[shape, any]).attr("element_dtype", dtype).build()
 }
 
-/// A shape as tensor list ops take it: unknown dimensions are -1.
+/// A shape in the form of tensor list ops: unknown dimensions are -1.
 pub(crate) fn shape_constant(scope: &mut Scope, shape: &PartialShape) -> Result<Output> {
     let size = |d: &Option<usize>| d.and_then(|d| i32::try_from(d).ok()).unwrap_or(-1);
     match shape.dims() {

@@ -21,9 +21,9 @@ pub enum Gradient {
     /// Not defined: a path through the op is an error.
     #[default]
     Unknown,
-    /// Not differentiable: every path ends here.
+    /// Not differentiable: backpropagation stops here without an error.
     None,
-    /// This function adds the nodes that compute the adjoints.
+    /// Adjoints are computed by nodes that this function adds.
     By(GradientFn),
 }
 
@@ -33,7 +33,7 @@ pub type GradientFn = fn(&mut GradientContext<'_>) -> Result<()>;
 /// A gradient function that a program registers; see [`Scope::set_gradient`].
 pub(crate) type CustomGradient = dyn Fn(&mut GradientContext<'_>) -> Result<()> + Send + Sync;
 
-/// The node attr by which a program names another gradient function than the op's own.
+/// The attr that names another gradient function than the op's own (`gradient_override_map`).
 const OVERRIDE_ATTR: &str = "_gradient_op_type";
 
 /// The adjoint of a tensor: the derivative of the `ys` by it.
@@ -41,23 +41,24 @@ const OVERRIDE_ATTR: &str = "_gradient_op_type";
 pub enum Adjoint {
     /// A tensor of the same shape.
     Dense(Output),
-    /// Some rows of such a tensor; the others are zero.
+    /// `IndexedSlices`: some rows of such a tensor; the others are zero.
     Sparse(IndexedSlices),
 }
 
-/// Rows of a tensor: `values[i]` belongs to row `indices[i]`; rows that occur twice add up.
+/// Rows of a tensor (`tf.IndexedSlices`): `values[i]` is row `indices[i]`; values of equal indices
+/// are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexedSlices {
     /// The rows.
     pub values: Output,
-    /// Which rows they are; a vector.
+    /// Indices of the rows; a vector.
     pub indices: Output,
-    /// Shape of the whole tensor; a vector.
+    /// Shape of the dense tensor; a vector.
     pub dense_shape: Output,
 }
 
 impl Adjoint {
-    /// The dense tensor; sparse rows are summed into zeros.
+    /// The dense tensor: rows are summed into zeros.
     pub fn to_dense(self, scope: &mut Scope) -> Result<Output> {
         let slices = match self {
             Adjoint::Dense(output) => return Ok(output),
@@ -77,14 +78,14 @@ impl Adjoint {
 /// Options of [`gradients`].
 #[derive(Clone, Copy, Default)]
 pub struct GradientOptions<'a> {
-    /// Adjoints of the `ys`, ones where there is none. Empty, or one entry for each of `ys`.
+    /// Adjoints of the `ys`, ones for missing entries. Empty, or one entry for each of `ys`.
     pub grad_ys: &'a [Option<Output>],
-    /// Tensors taken as constant: backpropagation stops at them.
+    /// Tensors treated as constant: backpropagation stops at them.
     pub stop_gradients: &'a [Output],
 }
 
-/// Adds nodes that compute the derivative of the sum of `ys` by each of `xs`; zeros where no path
-/// leads from an `x` to the `ys`.
+/// Adds nodes that compute the derivative of the sum of `ys` by each of `xs`; zeros for an `x`
+/// without a path to the `ys`.
 pub fn gradients(
     scope: &mut Scope,
     ys: &[Output],
@@ -98,7 +99,7 @@ pub fn gradients(
         .collect()
 }
 
-/// As [`gradients`], but `None` where no path leads from an `x` to the `ys`.
+/// As [`gradients`], but `None` for an `x` without a path to the `ys`.
 pub fn connected_gradients(
     scope: &mut Scope,
     ys: &[Output],
@@ -128,13 +129,13 @@ pub fn connected_gradients(
     xs.iter().map(|&x| sums.total(&mut scope, x)).collect()
 }
 
-/// The adjoint of a `y`: the caller's, or ones.
+/// The initial adjoint of a `y`: the caller's, or ones.
 fn seed(scope: &mut Scope, i: usize, y: Output, given: Option<Output>) -> Result<Output> {
     let name = format!("grad_ys_{i}");
     let (dtype, shape) = scope.with_graph(|g| (g.output(y).dtype, g.output(y).shape.clone()));
     if let Some(given) = given {
         let (d, s) = scope.with_graph(|g| (g.output(given).dtype, g.output(given).shape.clone()));
-        // The value behind a handle or list has a type and shape of its own.
+        // The value behind a handle or in a list has a type and shape of its own.
         if !dtype.is_object() {
             ensure!(d == dtype, InvalidArgument, "grad_ys {i} is {d}, its y is {dtype}");
             s.merge(&shape).context(|| format!("grad_ys {i} is not of its y's shape"))?;
@@ -151,7 +152,7 @@ fn seed(scope: &mut Scope, i: usize, y: Output, given: Option<Output>) -> Result
     scope.op("Fill").name(&name).inputs(&[shape, one]).build()
 }
 
-/// Zeros of the shape of `x`, or of the variable that `x` is the handle of.
+/// Zeros of the shape of `x`, or of the variable whose handle `x` is.
 fn zeros(scope: &mut Scope, x: Output) -> Result<Adjoint> {
     let info = scope.with_graph(|g| g.output(x).clone());
     let mut value = x;
@@ -162,14 +163,15 @@ fn zeros(scope: &mut Scope, x: Output) -> Result<Adjoint> {
     Ok(Adjoint::Dense(scope.add("ZerosLike", &[value])?))
 }
 
-/// Whether a tensor of this type can have an adjoint. A resource stands for its variable's value.
+/// Whether a tensor of this type can have an adjoint. The adjoint of a resource is that of its
+/// variable's value.
 fn is_differentiable(dtype: DType) -> bool {
     dtype.is_floating() || dtype.is_complex() || matches!(dtype, DType::Resource | DType::Variant)
 }
 
 /// The nodes on paths from `xs` to `ys`.
 struct Paths {
-    /// Inputs before consumers.
+    /// In topological order.
     nodes: Vec<NodeId>,
     members: FxHashSet<NodeId>,
     /// Nodes on paths at which backpropagation stops.
@@ -207,7 +209,7 @@ impl Paths {
     }
 }
 
-/// All nodes that `ys` depend on, inputs before consumers.
+/// All nodes that `ys` depend on, in topological order.
 fn ancestors(graph: &Graph, ys: &[Output]) -> Vec<NodeId> {
     let mut order = Vec::new();
     let mut seen = vec![false; graph.len()];
@@ -334,7 +336,7 @@ fn backpropagate(
     Ok(())
 }
 
-/// What a gradient function sees: a node, the adjoints of its outputs, and a scope to build in.
+/// Argument of a gradient function: a node, the adjoints of its outputs, and a scope to build in.
 pub struct GradientContext<'a> {
     scope: &'a mut Scope,
     source: String,
@@ -371,7 +373,7 @@ impl GradientContext<'_> {
         }
     }
 
-    /// A name for this call of [`gradients`], which no other call on the graph has.
+    /// A name for this call of [`gradients`] that is unique in the graph.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -395,7 +397,7 @@ impl GradientContext<'_> {
         self.node.inputs.len()
     }
 
-    /// Input `i`. The number of inputs is the op's; a gradient function knows it.
+    /// Input `i`, which must exist.
     pub fn input(&self, i: usize) -> Output {
         self.node.inputs[i]
     }
@@ -469,7 +471,7 @@ impl GradientContext<'_> {
         }
     }
 
-    /// Element type of a tensor.
+    /// Dtype of a tensor.
     pub fn dtype(&self, of: Output) -> DType {
         self.scope.with_graph(|g| g.output(of).dtype)
     }
@@ -535,7 +537,7 @@ impl GradientContext<'_> {
         self.scope.shape_of(of)
     }
 
-    /// `of` as `dtype`; itself if it is that already.
+    /// `of` cast to `dtype`; `of` itself if it has that dtype.
     pub fn cast(&mut self, of: Output, dtype: DType) -> Result<Output> {
         self.scope.cast(of, dtype)
     }

@@ -13,15 +13,15 @@ use crate::op::{ArgDef, ArgType, AttrDef, AttrKind, Op};
 use crate::shape::ShapeContext;
 use crate::{AttrValue, Attrs, NodeAttrs, OpRegistry, Role};
 
-/// Most tensors of one argument list; TensorFlow's own graphs stay far below.
+/// Maximum number of tensors in one argument list; TensorFlow's own graphs have far fewer.
 const ARGS_MAX: usize = 1 << 20;
 
-/// Position of a node in its graph; dense, so it indexes plain vectors.
+/// Index of a node in its graph; indices are dense, so they index plain vectors.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// As an index.
+    /// The id as an index.
     #[inline]
     pub fn index(self) -> usize {
         self.0 as usize
@@ -39,16 +39,16 @@ impl fmt::Debug for NodeId {
 pub struct Endpoint {
     /// The node.
     pub node: NodeId,
-    /// Which of its outputs.
+    /// Index among the node's outputs.
     pub index: u32,
 }
 
 /// Type and shape of an output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputInfo {
-    /// Element type.
+    /// Dtype.
     pub dtype: DType,
-    /// Whether the output is a reference to a variable rather than a value.
+    /// Whether the output is a reference to a variable.
     pub is_ref: bool,
     /// Shape, as far as known.
     pub shape: PartialShape,
@@ -63,15 +63,15 @@ pub struct Node {
     pub op: Arc<Op>,
     /// Data inputs, in the order of the op's flattened arguments.
     pub inputs: SmallVec<[Endpoint; 2]>,
-    /// Control inputs: nodes that must have run before.
+    /// Control inputs: nodes that must run before.
     pub control_inputs: SmallVec<[NodeId; 1]>,
-    /// Device constraint as the client wrote it: empty, partial or full.
+    /// Device constraint as the client stated it: empty, partial or full.
     pub device: Arc<str>,
     /// Attrs that the node sets; defaults come from the op.
     pub attrs: Attrs,
     /// Types and shapes of the outputs.
     pub outputs: SmallVec<[OutputInfo; 1]>,
-    /// Fields of the NodeDef that nothing here reads, kept for `to_def`.
+    /// Fields of the NodeDef that this crate does not interpret, kept for `to_def`.
     pub(crate) extras: Option<Box<NodeExtras>>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct NodeExtras {
 }
 
 impl Node {
-    /// A node without inputs, attrs or outputs, for passes that fill in the rest without checks.
+    /// A node without inputs, attrs or outputs, for passes that set the rest without checks.
     pub fn bare(name: impl Into<Arc<str>>, op: Arc<Op>) -> Node {
         Node {
             name: name.into(),
@@ -186,7 +186,7 @@ pub(crate) struct MessageFields {
     pub(crate) versions: Option<pb::VersionDef>,
     /// The deprecated form of `versions`.
     pub(crate) version: i32,
-    /// TensorFlow writes the library even if it is empty, other producers leave it out.
+    /// TensorFlow writes the library even if it is empty, other producers omit it.
     pub(crate) has_library: bool,
     pub(crate) debug_info: Option<pb::GraphDebugInfo>,
 }
@@ -219,7 +219,7 @@ impl Graph {
         }
     }
 
-    /// A graph of nodes that have types and shapes, with edges by position: the result of a pass over
+    /// A graph from nodes with types and shapes and with edges by index: the result of a pass over
     /// a checked graph. Ops, functions and versions are those of `like`.
     pub fn from_nodes(like: &Graph, nodes: Vec<Node>) -> Graph {
         let mut graph = Graph::new_like(like);
@@ -247,7 +247,7 @@ impl Graph {
         self.library = library;
     }
 
-    /// Adds the functions of `other` that the library lacks. Where both graphs descend from one, equal
+    /// Adds the functions of `other` that the library lacks. In graphs with a common origin, equal
     /// names mean equal functions.
     pub fn adopt_functions(&mut self, other: &Graph) {
         self.library_mut().absorb(other.library());
@@ -303,7 +303,7 @@ impl Graph {
         self.nodes[id.index()].device = device;
     }
 
-    /// Adds a control edge to a node; `source` must not depend on it.
+    /// Adds a control edge to a node; `source` must not depend on the node.
     pub fn add_control_input(&mut self, id: NodeId, source: NodeId) {
         self.nodes[id.index()].control_inputs.push(source);
     }
@@ -369,7 +369,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Appends nodes that refer to each other in any order; see `import`.
+    /// Appends nodes that may refer to each other in any order; see `import`.
     pub(crate) fn append_prepared(&mut self, nodes: Vec<Node>) {
         for node in nodes {
             self.by_name.insert(node.name.clone(), NodeId(self.nodes.len() as u32));
@@ -381,7 +381,7 @@ impl Graph {
         &mut self.nodes[id.index()]
     }
 
-    /// Drops nodes from position `len` on: undoes an import that failed, removes a traced body.
+    /// Removes nodes from index `len` on: undoes an import that failed, removes a traced body.
     pub(crate) fn truncate(&mut self, len: usize) {
         for node in self.nodes.drain(len..) {
             self.by_name.remove(&node.name);
@@ -402,7 +402,7 @@ pub struct NewNode {
     pub control_inputs: SmallVec<[NodeId; 1]>,
     /// Device constraint.
     pub device: Arc<str>,
-    /// Attrs; those that the inputs' types determine may be left out.
+    /// Attrs; those that the inputs' types determine may be omitted.
     pub attrs: Attrs,
     pub(crate) extras: Option<Box<NodeExtras>>,
 }
@@ -429,7 +429,7 @@ impl Default for NewNode {
     }
 }
 
-/// Fills attrs that the inputs' types and number determine.
+/// Sets the attrs that the inputs' types and number determine.
 pub(crate) fn infer_attrs(
     op: &Op,
     attrs: &mut Attrs,
@@ -438,7 +438,7 @@ pub(crate) fn infer_attrs(
     let mut position = 0;
     for (i, arg) in op.inputs.iter().enumerate() {
         let left = types.len().saturating_sub(position);
-        // A list without a length takes all inputs but one for each argument after it.
+        // A list without a length takes all inputs except one for each argument after it.
         let rest = op.inputs.len() - i - 1;
         let unset = |name: &str, attrs: &Attrs| attrs.get(name).is_none();
         let len = match (&arg.number_attr, &arg.ty) {
@@ -472,7 +472,7 @@ pub(crate) fn infer_attrs(
     Ok(())
 }
 
-/// Checks attrs and input types; outputs get their types, shapes stay unknown.
+/// Checks attrs and input types; sets the outputs' types and leaves their shapes unknown.
 pub(crate) fn build_node(new: NewNode, types: &[Option<(DType, bool)>]) -> Result<Node> {
     for attr in &new.op.attrs {
         check_attr(&new, attr)?;
@@ -572,7 +572,7 @@ pub(crate) fn is_node_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(ok) && !name.starts_with(['-', '\\', '/', '>'])
 }
 
-/// `node`, `node:1` or `^node`, as clients and GraphDefs name tensors.
+/// `node`, `node:1` or `^node`: names of tensors in feeds, fetches and GraphDefs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorName<'a> {
     /// The node.

@@ -18,8 +18,8 @@ use crate::{
     TensorName,
 };
 
-/// Most outputs, beyond the first of each node, of one message: a number in an attr takes a few bytes,
-/// the outputs that it asks for take megabytes.
+/// Maximum number of outputs, beyond the first of each node, in one message: a number in an attr
+/// takes a few bytes, the outputs that it declares take megabytes.
 const MORE_OUTPUTS_MAX: usize = 1 << 22;
 
 impl Graph {
@@ -209,7 +209,7 @@ impl Graph {
     }
 }
 
-/// Attrs that determine types or lengths of arguments must be set; TensorFlow answers `NotFound`.
+/// Attrs that determine types or lengths of arguments must be set; TensorFlow returns `NotFound`.
 fn check_signature_attrs(new: &NewNode) -> Result<()> {
     for arg in new.op.inputs.iter().chain(&new.op.outputs) {
         let ty = match &arg.ty {
@@ -252,7 +252,7 @@ struct Importer<'a> {
     graph: &'a Graph,
     first: usize,
     by_name: FxHashMap<Arc<str>, u32>,
-    /// Interned attr names and devices, which repeat on most nodes.
+    /// Interned attr names and devices, which most nodes repeat.
     texts: FxHashSet<Arc<str>>,
 }
 

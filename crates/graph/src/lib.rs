@@ -1,9 +1,9 @@
 //! Dataflow graphs: op definitions, nodes and edges, shape inference, functions, gradients.
 //!
-//! `graph` never sees a kernel: a client can build a graph, infer its types and shapes and serialize
-//! it without an executor. Ops are data ([`OpDef`]) in TensorFlow's own notation. A graph is checked
-//! node by node as it grows, so an error names the node. Passes share the rewriting kit in `rewrite`
-//! and match on the [`Role`] of ops.
+//! `graph` does not depend on kernels: a client can build a graph, infer its types and shapes and
+//! serialize it without an executor. Ops are data ([`OpDef`]) in TensorFlow's own notation. A graph
+//! checks each node when it is added, so an error names the node. Passes share the functions in
+//! `rewrite` and match on the [`Role`] of ops.
 
 mod attr;
 mod branching;

@@ -11,10 +11,10 @@ use thalweg_tensor::{Context, DType, Result, ensure, err};
 use crate::op::{ArgDef, ArgType, AttrDef, AttrKind, Flag, Op};
 use crate::{AttrValue, Gradient, Node, Role, functional_gradient, shape};
 
-/// Functions by name, with the gradients that clients defined for them.
+/// Functions by name, with the gradient functions that clients registered for them.
 #[derive(Clone, Default)]
 pub struct FunctionLibrary {
-    /// In the order in which they were added, which is that of `to_proto`.
+    /// In the order of insertion, which is that of `to_proto`.
     functions: Vec<(Arc<pb::FunctionDef>, Arc<Op>)>,
     by_name: BTreeMap<String, usize>,
     gradients: Vec<pb::GradientDef>,
@@ -23,7 +23,7 @@ pub struct FunctionLibrary {
 }
 
 impl FunctionLibrary {
-    /// Adds functions; one that is defined already must be equal.
+    /// Adds functions; one that is already defined must be equal.
     pub(crate) fn extend(&mut self, library: pb::FunctionDefLibrary) -> Result<()> {
         for function in library.function {
             let signature = function
@@ -96,8 +96,8 @@ impl FunctionLibrary {
             .ok_or_else(|| err!(NotFound, "function '{name}' is not in the graph's library"))
     }
 
-    /// The functions called `roots` and all that they call, directly or through others; each once.
-    /// Names that no function has, such as those of ops, are passed over.
+    /// The functions called `roots` and all functions that they call, directly or indirectly; each
+    /// once. Names that are not functions, such as those of ops, are skipped.
     pub fn reachable<'a>(
         &'a self,
         roots: impl IntoIterator<Item = &'a str>,
@@ -117,7 +117,7 @@ impl FunctionLibrary {
         })
     }
 
-    /// The gradient function that a client defined for `name`.
+    /// The gradient function that a client registered for `name`.
     pub fn gradient(&self, name: &str) -> Option<&str> {
         self.gradient_by_name.get(name).map(|&i| self.gradients[i].gradient_func.as_str())
     }

@@ -1,8 +1,8 @@
 //! Gradients of loops.
 //!
-//! The loop is extended by a counter of iterations and, for each intermediate value that its gradient
-//! reads, by a tensor list to which each iteration pushes the value. The gradient is a loop over the
-//! same number of iterations that pops them.
+//! The loop is extended by an iteration counter and, for each intermediate value that its gradient
+//! reads, by a tensor list to which each iteration pushes the value. The gradient is a loop over
+//! the same number of iterations that pops them.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,14 @@ use crate::{
     AttrValue, Attrs, GradientContext, GradientOptions, Graph, Output, Role, connected_gradients,
 };
 
-/// `While` and `StatelessWhile`.
+/// Gradient of `While` and `StatelessWhile`.
 pub(crate) fn while_loop(g: &mut GradientContext<'_>) -> Result<()> {
     let function = (**g.attrs().function("body")?).clone();
     let cond = (**g.attrs().function("cond")?).clone();
     let given = given_adjoints(g)?;
     let mut types = types_of(g, &given);
-    // An adjoint of a variable at the begin of an iteration is one at the end of the iteration before.
+    // A loop variable's adjoint at the beginning of an iteration is its adjoint at the end of the
+    // previous one.
     let mut back = loop {
         let body = body_of(g.scope(), &function)?;
         let back = Backward::new(g.scope(), body, &types)?;
@@ -57,8 +58,8 @@ pub(crate) fn while_loop(g: &mut GradientContext<'_>) -> Result<()> {
     body.backward(g, &function, &types, &given, count, &lists)
 }
 
-/// `For`. It cannot be extended, so its gradient computes the loop again as a `While` and
-/// differentiates that.
+/// Gradient of `For`. The node cannot be extended, so the gradient recomputes the loop as a `While`
+/// and differentiates that.
 pub(crate) fn for_loop(g: &mut GradientContext<'_>) -> Result<()> {
     let function = (**g.attrs().function("body")?).clone();
     let is_stateful = |graph: &Graph| {
@@ -72,7 +73,7 @@ pub(crate) fn for_loop(g: &mut GradientContext<'_>) -> Result<()> {
         function.name
     );
     let given = given_adjoints(g)?;
-    // Backpropagation stops at these, however the inputs depend on each other.
+    // Backpropagation stops at these, even if the inputs depend on each other.
     let inputs = g.inputs()[3..].to_vec();
     let scope = g.scope();
     let xs = inputs.iter().map(|&x| scope.add("Identity", &[x])).collect::<Result<Vec<_>>>()?;
@@ -99,12 +100,12 @@ fn for_as_while(
     let dtypes: Vec<DType> = xs.iter().map(|&x| g.dtype(x)).collect();
     let (start, limit, delta) = (g.input(0), g.input(1), g.input(2));
     let s = g.scope();
-    // 64 bits: the number after the last may overflow 32.
+    // In 64 bits: the number after the last may overflow 32 bits.
     let [start, limit, delta] = [start, limit, delta].map(|x| s.cast(x, DType::Int64));
     let (start, limit, delta) = (start?, limit?, delta?);
     let zero = s.constant(&Tensor::scalar(0i64))?;
     let one = s.constant(&Tensor::scalar(1i64))?;
-    // With a delta of zero the loop has no iterations; one avoids a division by zero.
+    // With a delta of zero the loop has no iterations; 1 avoids a division by zero.
     let is_zero = s.op("Equal").inputs(&[delta, zero]).build()?;
     let is_zero = s.cast(is_zero, DType::Int64)?;
     let step = s.add("AddV2", &[delta, is_zero])?;
@@ -154,7 +155,7 @@ impl DifferentiatedBody {
         DifferentiatedBody { back, body, gradient, fixed, saved }
     }
 
-    /// Extends the loop by the counter and the lists; their final values.
+    /// Extends the loop by the counter and the lists; returns their final values.
     fn forward(
         &mut self,
         g: &mut GradientContext<'_>,
@@ -193,7 +194,7 @@ impl DifferentiatedBody {
         Ok((outputs[0], outputs[1..].to_vec()))
     }
 
-    /// The condition with further arguments, which it ignores.
+    /// The condition with additional, unused arguments.
     fn extended_condition(
         &self,
         g: &mut GradientContext<'_>,
@@ -262,7 +263,7 @@ impl DifferentiatedBody {
         inputs.extend_from_slice(lists);
         let fixed = self.fixed.iter().filter_map(|&t| self.back.position(t));
         inputs.extend(fixed.map(|i| g.input(i)));
-        // An adjoint may have another shape after the loop than between iterations.
+        // An adjoint may have different shapes after the loop and between iterations.
         let unknown = |i: usize| (1..=types.len()).contains(&i);
         let shapes: Vec<PartialShape> = args
             .iter()
@@ -278,7 +279,7 @@ impl DifferentiatedBody {
         Ok(())
     }
 
-    /// The condition of the gradient's loop: the first argument, the counter, is above zero.
+    /// The condition of the gradient's loop: the first argument, the counter, is positive.
     fn countdown(
         &mut self,
         g: &mut GradientContext<'_>,
@@ -297,9 +298,9 @@ impl DifferentiatedBody {
     }
 }
 
-/// The source of a tensor behind a chain of `Identity` nodes.
+/// The source of a tensor, skipping `Identity` nodes.
 fn origin(graph: &Graph, mut tensor: Output) -> Output {
-    // A chain is no longer than the graph; it has no cycle outside of frames.
+    // A chain is at most as long as the graph, since it has no cycle outside of frames.
     for _ in 0..graph.len() {
         let node = graph.node(tensor.node);
         if node.role() != Role::Identity {

@@ -19,11 +19,11 @@ use crate::{AttrValue, Attrs, Gradient, GradientFn, Role};
 /// ```
 #[derive(Clone, Copy)]
 pub struct OpDef {
-    /// TensorFlow's name, or one of a program's own.
+    /// The name: TensorFlow's, or that of a custom op.
     pub name: &'static str,
     /// The interface of an op that is not TensorFlow's, in the notation of `tensorflow_ops.txt`
     /// without the name: `inputs | outputs | attrs | flags`, each a list separated by `;`. Empty
-    /// fields at the end may be left out.
+    /// fields at the end may be omitted.
     pub interface: Option<&'static str>,
     /// Shape function.
     pub shape: ShapeFn,
@@ -31,15 +31,15 @@ pub struct OpDef {
     pub value: Option<ValueFn>,
     /// How it is differentiated.
     pub gradient: Gradient,
-    /// What it means to passes and the executor.
+    /// Role for passes and the executor.
     pub role: Role,
 }
 
 impl OpDef {
-    /// The op of this name, with outputs of unknown shape; the base for `..OpDef::DEFAULT`.
+    /// An op without a name, with outputs of unknown shape; the base for `..OpDef::DEFAULT`.
     pub const DEFAULT: OpDef = OpDef::new("", shape::unknown);
 
-    /// The op of this name and shape function.
+    /// An op of this name and shape function.
     pub const fn new(name: &'static str, shape: ShapeFn) -> OpDef {
         OpDef {
             name,
@@ -51,22 +51,22 @@ impl OpDef {
         }
     }
 
-    /// This op with an interface of its own, in the notation of [`OpDef::interface`].
+    /// Sets the interface, in the notation of [`OpDef::interface`].
     pub const fn with_interface(self, interface: &'static str) -> OpDef {
         OpDef { interface: Some(interface), ..self }
     }
 
-    /// This op with the value function `function`.
+    /// Sets the value function.
     pub const fn with_value(self, function: ValueFn) -> OpDef {
         OpDef { value: Some(function), ..self }
     }
 
-    /// This op, differentiated by `function`.
+    /// Sets the gradient function.
     pub const fn with_gradient(self, function: GradientFn) -> OpDef {
         OpDef { gradient: Gradient::By(function), ..self }
     }
 
-    /// This op, with no gradient: no adjoint passes it.
+    /// Declares that the op has no gradient: backpropagation stops at it.
     pub const fn without_gradient(self) -> OpDef {
         OpDef { gradient: Gradient::None, ..self }
     }
@@ -75,13 +75,13 @@ impl OpDef {
 /// Properties of an op beyond its signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {
-    /// Holds state or has side effects: never folded, merged or added to a step.
+    /// Has state or side effects: never folded, merged or duplicated.
     Stateful,
     /// `f(a, b) == f(b, a)`.
     Commutative,
     /// `f(f(a, b), c) == f(a, b, c)`: the op aggregates its inputs.
     Aggregate,
-    /// Takes a reference to a variable that has no value yet.
+    /// Accepts a reference to an uninitialized variable.
     AllowsUninitializedInput,
     /// Communicates with other tasks.
     DistributedCommunication,
@@ -121,7 +121,7 @@ pub struct Op {
     pub value: Option<ValueFn>,
     /// How it is differentiated.
     pub gradient: Gradient,
-    /// What it means to passes and the executor.
+    /// Role for passes and the executor.
     pub role: Role,
 }
 
@@ -141,7 +141,7 @@ pub struct ArgDef {
 /// The element type of an argument.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ArgType {
-    /// Always this one.
+    /// A fixed dtype.
     Fixed(DType),
     /// The value of a `type` attr.
     Attr(String),
@@ -158,13 +158,13 @@ pub struct AttrDef {
     pub kind: AttrKind,
     /// Whether its value is a list.
     pub is_list: bool,
-    /// Value if the node does not set it.
+    /// Value used if the node does not set the attr.
     pub default: Option<AttrValue>,
-    /// Dtypes that a `type` attr may take.
+    /// Allowed dtypes of a `type` attr; any if empty.
     pub allowed_types: Vec<DType>,
-    /// Strings that a `string` attr may take.
+    /// Allowed values of a `string` attr; any if empty.
     pub allowed_strings: Vec<String>,
-    /// Least value of an int, or least length of a list.
+    /// Minimum value of an int, or minimum length of a list.
     pub minimum: Option<i64>,
 }
 
@@ -205,7 +205,7 @@ impl AttrKind {
 }
 
 impl Op {
-    /// The op that `def` and its interface (see [`OpDef::interface`]) make.
+    /// The op with definition `def` and its interface (see [`OpDef::interface`]).
     pub(crate) fn of(def: &OpDef, interface: &str) -> Result<Op> {
         let interface = Op::parse_interface(def.name, interface)?;
         let &OpDef { shape, value, gradient, role, .. } = def;

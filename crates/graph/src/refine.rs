@@ -1,4 +1,5 @@
-//! Refinement of a graph by a pass that knows more than its builder did, such as the shapes of feeds.
+//! Refinement of a graph by a pass that knows more than the builder did, such as the shapes of
+//! feeds.
 
 use smallvec::SmallVec;
 use thalweg_tensor::{Context, PartialShape, Result, Tensor};
@@ -8,8 +9,8 @@ use crate::value::partial_value;
 use crate::{Endpoint, Graph, Node, NodeId};
 
 impl Graph {
-    /// Infers the shapes of a node's outputs again, from the shapes that its inputs have now, and
-    /// merges them with those known before.
+    /// Infers the shapes of a node's outputs again from the current shapes of its inputs, and
+    /// merges them with the known ones.
     pub fn refine(&mut self, id: NodeId) -> Result<()> {
         let node = self.node(id);
         let at = || format!("node '{}' ({})", node.name, node.op.name);
@@ -24,15 +25,15 @@ impl Graph {
         Ok(())
     }
 
-    /// The static value of an integer output: the elements that it has in every step, if shapes and
-    /// constants determine all of them.
+    /// The static value of an integer output: its elements in every step, if shapes and constants
+    /// determine all of them.
     pub fn static_value(&self, endpoint: Endpoint) -> Option<Tensor> {
         let info = self.output(endpoint);
         let value = partial_value(self, endpoint)?.to_tensor(info.dtype)?;
         info.shape.is_compatible_with(value.shape()).then_some(value)
     }
 
-    /// Replaces a node by one of the same name with as many outputs.
+    /// Replaces a node by one of the same name with the same number of outputs.
     pub fn replace(&mut self, id: NodeId, node: Node) {
         debug_assert_eq!(node.outputs.len(), self.node(id).outputs.len(), "edges stay good");
         debug_assert_eq!(node.name, self.node(id).name, "names stay good");

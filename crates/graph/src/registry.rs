@@ -7,7 +7,8 @@ use thalweg_tensor::{Result, bail, err};
 
 use crate::op::{Op, OpDef};
 
-/// The interface of every op of TensorFlow 2.21, one a line: `name | inputs | outputs | attrs | flags`.
+/// The interface of every op of TensorFlow 2.21, one per line: `name | inputs | outputs | attrs |
+/// flags`.
 pub static TENSORFLOW_INTERFACES: &str = include_str!("tensorflow_ops.txt");
 
 /// The lines of [`TENSORFLOW_INTERFACES`] by name.
@@ -16,17 +17,17 @@ static LISTED: LazyLock<FxHashMap<&'static str, &'static str>> = LazyLock::new(|
     lines.filter_map(|line| line.split_once(" | ")).collect()
 });
 
-/// Op definitions: ours, with shape functions, and TensorFlow's bare interfaces for the rest.
+/// Op definitions: ours, with shape functions, and TensorFlow's interfaces for all other ops.
 ///
-/// A graph may hold any op of either kind. An unknown op is refused when the graph is made; one
-/// without a kernel is refused when a step that needs it is planned.
+/// A graph may contain any op of either kind. An unknown op is an error when the graph is made; an
+/// op without a kernel is an error when a step that needs it is planned.
 pub struct OpRegistry {
     ops: FxHashMap<&'static str, Entry>,
 }
 
-/// An op whose interface is parsed when it is first asked for.
+/// An op whose interface is parsed at first use.
 struct Entry {
-    /// `None` for an op of which only the interface is known.
+    /// `None` for an op whose interface alone is known.
     def: Option<OpDef>,
     interface: &'static str,
     parsed: OnceLock<Arc<Op>>,
@@ -99,7 +100,7 @@ impl OpRegistry {
     /// Our definitions, sorted by name.
     pub fn defined(&self) -> Vec<&Arc<Op>> {
         let names = self.names().into_iter().filter(|name| self.is_defined(name));
-        // An interface that a definition states was parsed before; a test parses the listed ones.
+        // The interfaces in definitions were parsed before; a test parses the listed ones.
         names.filter_map(|name| self.ops[name].op(name).ok()).collect()
     }
 }

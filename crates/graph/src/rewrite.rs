@@ -1,18 +1,18 @@
-//! The rewriting kit: what passes over graphs share. Predecessors and successors, topological order,
-//! reachability, and dropping nodes with a renumbering of the rest.
+//! Functions that graph passes share: predecessors and successors, topological order, reachability,
+//! and dropping nodes with a renumbering of the rest.
 
 use crate::{Flag, Graph, Node, NodeId, Role};
 
 impl Node {
-    /// The sources of the node's data edges, then of its control edges. A node with several edges to
-    /// this one comes several times.
+    /// The sources of the node's data edges, then of its control edges. The source of several edges
+    /// is repeated.
     pub fn predecessors(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.inputs.iter().map(|e| e.node).chain(self.control_inputs.iter().copied())
     }
 }
 
 impl Graph {
-    /// Whether a node belongs to the dataflow form of branches and loops.
+    /// Whether the graph has control flow ops (`Switch`, `Merge`, `Enter`, ...).
     pub fn has_control_flow(&self) -> bool {
         self.nodes().iter().any(|node| node.role().is_control_flow())
     }
@@ -22,8 +22,8 @@ impl Graph {
         target.role() == Role::Merge && self.node(source).role() == Role::NextIteration
     }
 
-    /// Whether a node computes values from values and does nothing else, so that equal nodes are
-    /// interchangeable: no state, no call, no reference, no control flow.
+    /// Whether a node computes values from values only, so that equal nodes are interchangeable: no
+    /// state, no call, no reference, no control flow.
     pub fn is_pure(&self, node: &Node) -> bool {
         !node.op.has(Flag::Stateful)
             && !node.role().is_call()
@@ -32,7 +32,7 @@ impl Graph {
             && node.inputs.iter().all(|e| !self.output(*e).is_ref)
     }
 
-    /// For each node, whether another node has an edge from it.
+    /// For each node, whether it has a successor.
     pub fn has_successor(&self) -> Vec<bool> {
         let mut has_successor = vec![false; self.len()];
         for source in self.nodes().iter().flat_map(Node::predecessors) {
@@ -41,8 +41,8 @@ impl Graph {
         has_successor
     }
 
-    /// The nodes in topological order; back edges of loops do not count. If the graph has any other
-    /// cycle, its nodes and those behind it are missing.
+    /// The nodes in topological order; back edges of loops are ignored. Nodes on or behind any
+    /// other cycle are missing.
     pub fn topological_order(&self) -> Vec<NodeId> {
         let forward = |i: usize| {
             let node = &self.nodes()[i];
@@ -52,10 +52,10 @@ impl Graph {
     }
 }
 
-/// The successors of all nodes in one flat array: a million small vectors would cost more memory and
-/// time than the passes that read them.
+/// The successors of all nodes in one flat array, which takes less memory and time than a vector
+/// per node.
 pub struct Successors {
-    /// Where the successors of each node begin, and at the end the number of edges.
+    /// Start of each node's successors, followed by the number of edges.
     starts: Vec<u32>,
     targets: Vec<NodeId>,
 }
@@ -66,7 +66,7 @@ impl Successors {
         Successors::new(graph.len(), |i| graph.nodes()[i].predecessors())
     }
 
-    /// From the predecessors of each of `len` nodes.
+    /// The successors from the predecessors of each of `len` nodes.
     pub(crate) fn new<I>(len: usize, predecessors: impl Fn(usize) -> I) -> Successors
     where
         I: Iterator<Item = NodeId>,
@@ -95,8 +95,7 @@ impl Successors {
         self.targets.len()
     }
 
-    /// The targets of the edges from `id`, ascending. A node with several edges from `id` comes
-    /// several times.
+    /// The targets of the edges from `id`, ascending. The target of several edges is repeated.
     pub fn after(&self, id: NodeId) -> &[NodeId] {
         let (start, end) = (self.starts[id.index()], self.starts[id.index() + 1]);
         &self.targets[start as usize..end as usize]
@@ -123,8 +122,8 @@ impl Successors {
     }
 }
 
-/// Marks `roots` and all nodes that can be reached from them, of `len` nodes; `push_neighbours`
-/// appends the neighbours of a node.
+/// Marks `roots` and all nodes reachable from them, of `len` nodes; `push_neighbours` appends the
+/// neighbours of a node.
 pub fn reachable(
     len: usize,
     roots: impl IntoIterator<Item = NodeId>,
@@ -177,7 +176,7 @@ impl Renumbering {
     }
 
     /// Rewrites the edges of a node. Sources of data edges must be kept; control edges from dropped
-    /// nodes go.
+    /// nodes are removed.
     pub fn rewire(&self, node: &mut Node) {
         for input in &mut node.inputs {
             input.node = self.0[input.node.index()];

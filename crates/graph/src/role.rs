@@ -1,11 +1,12 @@
 //! Roles: what an op means to the passes that rewrite graphs and to the executor.
 
-/// What an op means beyond its kernel. Its definition states it ([`OpDef::role`](crate::OpDef)), so
-/// passes and the executor match on the role and never compare names. Forms of one op that differ
-/// only in their signature (`Ref` forms, host forms, stateless forms) share a role.
+/// The role of an op beyond its kernel, as its definition states it
+/// ([`OpDef::role`](crate::OpDef)). Passes and the executor match on the role and never compare
+/// names. Forms of one op that differ only in their signature (`Ref` forms, host forms, stateless
+/// forms) share a role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// A kernel computes its outputs from its inputs; nothing else is known of it.
+    /// An op with a kernel and no special meaning.
     #[default]
     Ordinary,
     /// `NoOp`: orders other nodes by its control edges.
@@ -22,19 +23,19 @@ pub enum Role {
     Variable,
     /// `VarHandleOp`: a resource handle of a variable.
     VarHandle,
-    /// `_Arg`: an argument of the function whose body it belongs to.
+    /// `_Arg`: an argument of a function body.
     Arg,
-    /// `_Retval`: a result of the function whose body it belongs to.
+    /// `_Retval`: a result of a function body.
     Retval,
-    /// `_Send`: hands its input to the rendezvous, or to the client as a fetch.
+    /// `_Send`: sends its input to the rendezvous, or to the client as a fetch.
     Send,
-    /// `_Recv`: its output comes from the rendezvous, or from the client as a feed.
+    /// `_Recv`: receives its output from the rendezvous, or from the client as a feed.
     Recv,
     /// `Switch`: its second input selects which output is alive.
     Switch,
     /// `Merge`: forwards the first input that is alive.
     Merge,
-    /// `Enter`: forwards its input into the first iteration of a frame.
+    /// `Enter`: forwards its input to the first iteration of a frame.
     Enter,
     /// `Exit`: forwards its input out of a frame.
     Exit,
@@ -63,7 +64,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether the op belongs to the dataflow form of branches and loops.
+    /// Whether the op is one of the control flow ops that represent branches and loops as dataflow.
     pub fn is_control_flow(self) -> bool {
         use Role::*;
         matches!(self, Switch | Merge | Enter | Exit | NextIteration | LoopCond | ControlTrigger)

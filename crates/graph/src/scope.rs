@@ -43,7 +43,7 @@ impl Locked {
 
 struct Shared {
     graph: Graph,
-    /// How often each name was requested, so that repeats get a suffix.
+    /// How often each name was requested, for numeric suffixes.
     used: FxHashMap<String, u32>,
     /// Gradient functions that the program registered.
     gradients: FxHashMap<String, Arc<CustomGradient>>,
@@ -51,7 +51,7 @@ struct Shared {
     depth: u32,
 }
 
-/// Greatest depth of nested functions whose gradients are built: a recursive function has no end.
+/// Maximum depth of nested functions whose gradients are built, which bounds recursive functions.
 const GRADIENT_DEPTH_MAX: u32 = 64;
 
 impl Scope {
@@ -64,7 +64,7 @@ impl Scope {
     pub fn of(graph: Graph) -> Scope {
         let mut used = FxHashMap::default();
         for node in graph.nodes() {
-            // `a/b/c` takes the scopes `a` and `a/b` too.
+            // `a/b/c` also reserves the scopes `a` and `a/b`.
             let scopes = node.name.match_indices('/').map(|(end, _)| &node.name[..end]);
             for name in scopes.chain([&*node.name]) {
                 if !used.contains_key(name) {
@@ -81,7 +81,7 @@ impl Scope {
         }
     }
 
-    /// A scope at the top of a function's graph, with the gradient functions registered here.
+    /// A scope at the top of a function's graph, with the gradient functions of this scope.
     pub(crate) fn over(&self, graph: Graph) -> Result<Scope> {
         let (gradients, depth) = self.shared.read(|s| (s.gradients.clone(), s.depth));
         ensure!(
@@ -134,12 +134,12 @@ impl Scope {
         self.shared.0.lock()
     }
 
-    /// A copy of the graph as it stands.
+    /// A copy of the current graph.
     pub fn to_graph(&self) -> Graph {
         self.shared.read(|s| s.graph.clone())
     }
 
-    /// Calls `look` with the graph as it stands.
+    /// Calls `look` with the current graph.
     pub fn with_graph<R>(&self, look: impl FnOnce(&Graph) -> R) -> R {
         self.shared.read(|s| look(&s.graph))
     }
@@ -170,19 +170,19 @@ impl Scope {
         }
     }
 
-    /// A constant.
+    /// Adds a constant.
     pub fn constant(&mut self, value: &Tensor) -> Result<Output> {
         let mut node = self.op("Const");
         node.attrs = Attrs::of_const(value)?;
         node.build()
     }
 
-    /// A tensor that each step feeds.
+    /// Adds a placeholder, which each step must feed.
     pub fn placeholder(&mut self, dtype: DType, shape: &PartialShape) -> Result<Output> {
         self.op("Placeholder").attr("dtype", dtype).attr("shape", shape).build()
     }
 
-    /// A scalar constant of this type.
+    /// Adds a scalar constant of this dtype.
     pub fn number(&mut self, dtype: DType, value: f64) -> Result<Output> {
         let tensor = match dtype {
             DType::Float => Tensor::scalar(value as f32),
@@ -211,7 +211,7 @@ impl Scope {
         }
     }
 
-    /// `of` as `dtype`; itself if it is that already.
+    /// `of` cast to `dtype`; `of` itself if it has that dtype.
     pub fn cast(&mut self, of: Output, dtype: DType) -> Result<Output> {
         if self.with_graph(|g| g.output(of).dtype == dtype) {
             return Ok(of);
@@ -219,8 +219,8 @@ impl Scope {
         self.op("Cast").input(of).attr("DstT", dtype).build()
     }
 
-    /// Registers a gradient function for every scope of this graph, under the name of an op, whose own
-    /// it replaces, or under one that nodes have in their attr `_gradient_op_type`.
+    /// Registers a gradient function for every scope of this graph. `name` is an op, whose gradient
+    /// function it replaces, or a value of the attr `_gradient_op_type` of nodes.
     pub fn set_gradient(
         &self,
         name: &str,
@@ -233,7 +233,7 @@ impl Scope {
         self.shared.read(|s| s.gradients.get(name).cloned())
     }
 
-    /// Name of a tensor, as feeds and fetches take it: `scope/node:0`.
+    /// Name of a tensor, as in feeds and fetches: `scope/node:0`.
     pub fn name_of(&self, output: Output) -> String {
         self.with_graph(|g| format!("{}:{}", g.node(output.node).name, output.index))
     }
@@ -290,7 +290,7 @@ impl NodeBuilder<'_> {
         self
     }
 
-    /// Appends control inputs: nodes that must have run before.
+    /// Appends control inputs: nodes that must run before.
     pub fn after(mut self, nodes: &[NodeId]) -> Self {
         self.control_inputs.extend_from_slice(nodes);
         self

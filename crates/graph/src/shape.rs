@@ -1,4 +1,4 @@
-//! Shape inference: the context that shape functions read and write, and the common ones.
+//! Shape inference: the context of shape functions, and common shape functions.
 
 use smallvec::SmallVec;
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, bail, ensure};
@@ -6,7 +6,8 @@ use thalweg_tensor::{DType, PartialShape, Result, Tensor, bail, ensure};
 use crate::value::{PartialValue, partial_value};
 use crate::{Graph, Node, NodeAttrs, Role};
 
-/// A shape function: sets the shapes of a node's outputs, or refuses the inputs' shapes.
+/// A shape function: sets the shapes of a node's outputs, or fails if the inputs' shapes are
+/// invalid.
 pub type ShapeFn = fn(&mut ShapeContext<'_>) -> Result<()>;
 
 /// A node whose output shapes are being inferred.
@@ -53,16 +54,16 @@ impl<'a> ShapeContext<'a> {
         input_shape(self.graph, self.node, i)
     }
 
-    /// Dtype of input `i`, if there is one and it is not the back edge of a loop.
+    /// Dtype of input `i`, if it exists and is not the back edge of a loop.
     pub fn input_dtype(&self, i: usize) -> Option<DType> {
         let endpoint = self.node.inputs.get(i)?;
         let source = self.graph.nodes().get(endpoint.node.index())?;
         source.outputs.get(endpoint.index as usize).map(|o| o.dtype)
     }
 
-    /// The shape of the variable whose resource handle is input `i`, as far as the graph tells.
+    /// The shape of the variable whose resource handle is input `i`, as far as known.
     pub fn variable_shape(&self, i: usize) -> PartialShape {
-        /// Most nodes between the consumer of the handle and the node that makes it.
+        /// Maximum number of nodes between the consumer of the handle and the node that creates it.
         const HOPS_MAX: usize = 16;
         let Some(&start) = self.node.inputs.get(i) else { return PartialShape::unknown() };
         let mut endpoint = start;
@@ -76,7 +77,7 @@ impl<'a> ShapeContext<'a> {
                 (Role::Identity | Role::Enter | Role::Switch, Some(&source)) => {
                     endpoint = source;
                 }
-                // An `_Arg` holds what the caller of the function knew.
+                // An `_Arg` carries the shape known to the caller of the function.
                 _ => {
                     let shapes = attrs.shapes("_handle_shapes").unwrap_or_default();
                     return shapes.into_iter().next().unwrap_or(PartialShape::UNKNOWN);
@@ -91,12 +92,12 @@ impl<'a> ShapeContext<'a> {
         crate::value::constant(self.graph, *self.node.inputs.get(i)?)
     }
 
-    /// The integers in input `i` (a scalar or vector), as far as they are known.
+    /// The integers in input `i` (a scalar or vector), as far as known.
     pub fn partial_value(&self, i: usize) -> Option<PartialValue> {
         partial_value(self.graph, *self.node.inputs.get(i)?)
     }
 
-    /// The shape that the integer vector in input `i` stands for; -1 is unknown.
+    /// The shape in the integer vector of input `i`; -1 is unknown.
     pub fn shape_from_input(&self, i: usize) -> Result<PartialShape> {
         if let Some(value) = self.partial_value(i) {
             return value.to_shape();
@@ -114,7 +115,7 @@ impl<'a> ShapeContext<'a> {
         }
     }
 
-    /// Input `i`, called `name`, must have this rank if it has a known one.
+    /// Checks that input `i`, called `name`, has this rank, if its rank is known.
     pub fn with_rank(&self, i: usize, name: &str, rank: usize) -> Result<PartialShape> {
         let shape = self.input(i);
         match shape.rank() {
@@ -124,7 +125,7 @@ impl<'a> ShapeContext<'a> {
         }
     }
 
-    /// Input `i`, called `name`, must have at least this rank if it has a known one.
+    /// Checks that input `i`, called `name`, has at least this rank, if its rank is known.
     pub fn with_rank_at_least(
         &self,
         i: usize,
@@ -141,14 +142,14 @@ impl<'a> ShapeContext<'a> {
     }
 }
 
-/// Shape of input `i` of `node`; unknown where the source has no outputs yet.
+/// Shape of input `i` of `node`; unknown if the source has no outputs yet.
 pub(crate) fn input_shape<'a>(graph: &'a Graph, node: &Node, i: usize) -> &'a PartialShape {
     let Some(&endpoint) = node.inputs.get(i) else { return &UNKNOWN };
     let source = graph.nodes().get(endpoint.node.index());
     source.and_then(|n| n.outputs.get(endpoint.index as usize)).map_or(&UNKNOWN, |o| &o.shape)
 }
 
-/// The shapes of the outputs are unknown.
+/// Leaves the output shapes unknown.
 pub fn unknown(_: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
@@ -189,13 +190,13 @@ pub fn from_attr(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The output has the shape that the two inputs broadcast to.
+/// The output has the broadcast shape of the two inputs.
 pub fn broadcast(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, broadcast_shapes(c.input(0), c.input(1))?);
     Ok(())
 }
 
-/// The most specific shape that both tensors have: dimensions that differ are unknown.
+/// The most specific shape that both shapes match: dimensions that differ are unknown.
 pub(crate) fn common(a: &PartialShape, b: &PartialShape) -> PartialShape {
     match (a.dims(), b.dims()) {
         (Some(x), Some(y)) if x.len() == y.len() => {
@@ -221,7 +222,7 @@ pub fn broadcast_shapes(a: &PartialShape, b: &PartialShape) -> Result<PartialSha
             (Some(_), Some(_)) => {
                 bail!(InvalidArgument, "shapes {a} and {b} do not broadcast against each other")
             }
-            // A size above one wins: the unknown one must be it or 1.
+            // A known size above one determines the result: the unknown size must be the same or 1.
             (Some(d), None) | (None, Some(d)) => Some(d),
             (None, None) => None,
         });

@@ -1,6 +1,6 @@
-//! Definitions of the structural ops, which the executor runs without a kernel: constants, arguments
-//! and results of functions, sends and receives here, calls in `functional`, control flow in
-//! `control_flow`.
+//! Definitions of the structural ops, which the executor runs without a kernel: constants,
+//! arguments and results of functions, sends and receives here, calls in `functional`, control flow
+//! in `control_flow`.
 
 use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
@@ -51,7 +51,7 @@ const ARG: OpDef = OpDef {
     ..OpDef::DEFAULT
 };
 
-/// The shape that the function declares for the argument, if it declares one.
+/// The shape that the function declares for the argument, if any.
 fn arg_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let known = c.attrs().shapes("_output_shapes").unwrap_or_default();
     if let [shape] = &known[..] {

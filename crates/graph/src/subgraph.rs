@@ -1,8 +1,8 @@
 //! Extraction of subgraphs as functions.
 //!
 //! Bodies of branches and loops, and gradients of functions, are built as nodes of a graph and then
-//! written as a `FunctionDef`. A tensor from outside of the subgraph becomes an argument; a constant
-//! or variable handle is copied into the function instead.
+//! written as a `FunctionDef`. A tensor from outside of the subgraph becomes an argument; a
+//! constant or variable handle is copied into the function instead.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -13,7 +13,7 @@ use thalweg_tensor::{DType, PartialShape, Result, bail, ensure, err};
 
 use crate::{AttrValue, Flag, Graph, IntoAttr, Node, NodeId, Output, Role};
 
-/// Nodes of a graph that become a function.
+/// Nodes of a graph that are extracted as a function.
 #[derive(Clone, Default)]
 pub(crate) struct Subgraph {
     nodes: Vec<(NodeId, Node)>,
@@ -24,7 +24,7 @@ pub(crate) struct Subgraph {
 #[derive(Clone)]
 pub(crate) struct FunctionArg {
     /// The tensor that the argument replaces or that the function returns. An argument without one
-    /// has no reader; a result without one is never used.
+    /// is unused; a result without one is a dummy.
     pub(crate) tensor: Option<Output>,
     pub(crate) dtype: DType,
     pub(crate) shape: PartialShape,
@@ -42,7 +42,7 @@ impl FunctionArg {
     }
 }
 
-/// Whether a function gets a copy of this node rather than its output as an argument.
+/// Whether a function gets a copy of this node instead of its output as an argument.
 fn is_copied(node: &Node) -> bool {
     node.inputs.is_empty() && matches!(node.role(), Role::Const | Role::VarHandle)
 }
@@ -52,7 +52,7 @@ fn is_interface(node: &Node) -> bool {
 }
 
 impl Subgraph {
-    /// The nodes `ids` of `graph` but for `_Arg` and `_Retval`.
+    /// The nodes `ids` of `graph`, except `_Arg` and `_Retval`.
     pub(crate) fn of(graph: &Graph, ids: impl IntoIterator<Item = NodeId>) -> Subgraph {
         let mut subgraph = Subgraph::default();
         for id in ids {
@@ -85,8 +85,8 @@ impl Subgraph {
         self.inside.contains_key(&id)
     }
 
-    /// The captures: tensors from outside that the nodes read or `results` contains, in the order of
-    /// their first use, but for those in `given` and those that are copied.
+    /// The captures: tensors from outside that the nodes read or `results` contains, in the order
+    /// of their first use, except those in `given` and those that are copied.
     pub(crate) fn captures(
         &self,
         graph: &Graph,
@@ -104,7 +104,7 @@ impl Subgraph {
         found
     }
 
-    /// Nodes outside with a control edge to one of the nodes.
+    /// Nodes outside of the subgraph with a control edge to one of its nodes.
     pub(crate) fn control_captures(&self) -> Vec<NodeId> {
         let mut found: Vec<NodeId> =
             self.nodes.iter().flat_map(|(_, n)| n.control_inputs.clone()).collect();
@@ -119,7 +119,7 @@ impl Subgraph {
         self.nodes.iter().any(|(_, node)| node.op.has(Flag::Stateful))
     }
 
-    /// The function from `args` to `results`. `graph` is where captured tensors are looked up.
+    /// The function from `args` to `results`. `graph` is the graph of the captured tensors.
     pub(crate) fn to_function(
         &self,
         graph: &Graph,
@@ -144,7 +144,7 @@ impl Subgraph {
 struct Writer<'a> {
     subgraph: &'a Subgraph,
     graph: &'a Graph,
-    /// A prefix that no node's name begins with.
+    /// A prefix that no node's name has.
     prefix: String,
     given: FxHashMap<Output, String>,
     copied: BTreeMap<NodeId, String>,
@@ -290,7 +290,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// `node:argument:position`, as functions name tensors.
+/// `node:argument:index`: the name of a tensor in function bodies.
 fn output_name(node: &Node, name: &str, index: u32) -> Result<String> {
     let index = index as usize;
     for arg in &node.op.outputs {

@@ -1,16 +1,17 @@
-//! Static values: elements of small integer tensors that a graph determines, as shapes depend on them.
+//! Static values: elements of small integer tensors that are known at graph construction, for shape
+//! inference.
 //!
-//! `Reshape(x, Pack([Shape(x)[0], -1]))` has a known rank although no step has run. Ops that occur
-//! in such expressions carry a [`ValueFn`]; evaluation walks back from the consumer, bounded.
+//! `Reshape(x, Pack([Shape(x)[0], -1]))` has a known rank before any step runs. Ops of such
+//! expressions have a [`ValueFn`]; evaluation follows inputs from the consumer, bounded.
 
 use smallvec::SmallVec;
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail};
 
 use crate::{Endpoint, Graph, Node, NodeAttrs, Role};
 
-/// Most elements of a tensor that is evaluated; longer vectors are not shapes.
+/// Maximum number of elements of an evaluated tensor; longer vectors are not shapes.
 const LEN_MAX: usize = 1024;
-/// Most nodes that one evaluation visits.
+/// Maximum number of nodes that one evaluation visits.
 const VISITS_MAX: usize = 256;
 
 /// The elements of an integer scalar or vector, each known or not.
@@ -33,7 +34,7 @@ impl PartialValue {
         PartialValue { elements: elements.into_iter().collect(), is_scalar: false }
     }
 
-    /// The first element, if there is one and it is known; of a scalar, its value.
+    /// The first element of a vector, or a scalar's value, if known.
     pub fn first(&self) -> Option<i64> {
         self.elements.first().copied().flatten()
     }
@@ -63,7 +64,7 @@ impl PartialValue {
         Ok(PartialShape::new(dims))
     }
 
-    /// As a tensor, if all elements are known and representable in `dtype`.
+    /// The tensor, if all elements are known and representable in `dtype`.
     pub(crate) fn to_tensor(&self, dtype: DType) -> Option<Tensor> {
         let known = self.known()?;
         let shape = match self.is_scalar {
@@ -81,7 +82,8 @@ impl PartialValue {
         }
     }
 
-    /// Whether the known elements are representable in `dtype`: in a step, 32 bits wrap around.
+    /// Whether the known elements are representable in `dtype`: in a step, 32-bit values wrap
+    /// around.
     fn fits(&self, dtype: DType) -> bool {
         let fits = |x: &i64| dtype != DType::Int32 || i32::try_from(*x).is_ok();
         self.elements.len() <= LEN_MAX && self.elements.iter().flatten().all(fits)
@@ -105,7 +107,7 @@ impl PartialValue {
 /// A value function: computes the static value of an output from those of the inputs.
 pub type ValueFn = fn(&mut ValueContext<'_>) -> Option<PartialValue>;
 
-/// What a value function sees: a node and which of its outputs is evaluated.
+/// Argument of a value function: a node and the output to evaluate.
 pub struct ValueContext<'a> {
     graph: &'a Graph,
     node: &'a Node,
@@ -119,7 +121,7 @@ impl<'a> ValueContext<'a> {
         self.node.attrs()
     }
 
-    /// Which of the node's outputs is asked for.
+    /// Index of the output to evaluate.
     pub fn output(&self) -> usize {
         self.output
     }
@@ -140,14 +142,14 @@ impl<'a> ValueContext<'a> {
     }
 }
 
-/// The static value of `endpoint`, as far as it is known.
+/// The static value of `endpoint`, as far as known.
 pub(crate) fn partial_value(graph: &Graph, endpoint: Endpoint) -> Option<PartialValue> {
     evaluate(graph, endpoint, &mut 0)
 }
 
 fn evaluate(graph: &Graph, endpoint: Endpoint, visits: &mut usize) -> Option<PartialValue> {
     *visits += 1;
-    // The bound on visits bounds the depth of the recursion as well.
+    // The bound on visits also bounds the depth of recursion.
     if *visits > VISITS_MAX {
         return None;
     }
@@ -164,7 +166,7 @@ fn evaluate(graph: &Graph, endpoint: Endpoint, visits: &mut usize) -> Option<Par
     value.fits(dtype).then_some(value)
 }
 
-/// The tensor of a `Const` node, if it is small enough to matter for shapes.
+/// The tensor of a `Const` node, if it is small enough to be a shape.
 pub(crate) fn constant(graph: &Graph, endpoint: Endpoint) -> Option<Tensor> {
     let node = graph.nodes().get(endpoint.node.index())?;
     if node.role() != Role::Const {

@@ -65,21 +65,22 @@ const SELU_GRAD: OpDef =
 const SOFTPLUS: OpDef = OpDef::new("Softplus", shape::unchanged)
     .with_gradient(|g| chain_input(g, |g, x| g.add("Sigmoid", &[x])));
 
-/// By an op that takes the adjoint and the function's argument.
+/// The gradient as an op of the adjoint and the function's argument.
 fn by_input(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     let (grad, x) = (g.grad(0)?, g.input(0));
     let adjoint = g.op_like(op, &["alpha"]).inputs(&[grad, x]).build()?;
     g.set(0, adjoint)
 }
 
-/// By an op that takes the adjoint and the function's value.
+/// The gradient as an op of the adjoint and the function's value.
 fn by_output(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     let (grad, y) = (g.grad(0)?, g.output(0));
     let adjoint = g.add(op, &[grad, y])?;
     g.set(0, adjoint)
 }
 
-/// Of a gradient that does not depend on the features but for the piece they are on.
+/// Gradient of the gradient op of a piecewise linear function: linear in the adjoint, and
+/// independent of the features within a piece.
 fn piecewise_linear_grad_grad(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     let (grad, features) = (g.grad(0)?, g.input(1));
     let of_gradients = g.op_like(op, &["alpha"]).inputs(&[grad, features]).build()?;
@@ -88,7 +89,7 @@ fn piecewise_linear_grad_grad(g: &mut GradientContext<'_>, op: &str) -> Result<(
     g.set(1, of_features)
 }
 
-/// The gradient is linear in the outputs where they are negative, else constant.
+/// `EluGrad` is linear in the outputs where they are negative, else constant.
 fn elu_grad_grad(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     let (grad, gradients, outputs) = (g.grad(0)?, g.input(0), g.input(1));
     let of_gradients = g.add(op, &[grad, outputs])?;
@@ -100,7 +101,7 @@ fn elu_grad_grad(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     g.set(1, of_outputs)
 }
 
-/// The slope of the sigmoid is 1 / (e^-x + 2 + e^x).
+/// The derivative of the sigmoid is 1 / (e^-x + 2 + e^x).
 fn softplus_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, gradients, x) = (g.grad(0)?, g.input(0), g.input(1));
     let of_gradients = g.add("SoftplusGrad", &[grad, x])?;
@@ -114,9 +115,9 @@ fn softplus_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(1, of_features)
 }
 
-/// Cost of an element where memory is all that it takes.
+/// Nanoseconds per element of a loop bound by memory.
 const CHEAP: f64 = 0.3;
-/// Cost of an element with an exponential.
+/// Nanoseconds per element of a loop with an exponential.
 const DEAR: f64 = 2.0;
 
 fn relu_grad<T: Widen>(_: &KernelInit<'_>) -> Result<AnyKernel>
@@ -171,12 +172,12 @@ kernels! {
     softsign_grad: map_with CHEAP softsign_grad_loop;
 }
 
-/// What `Relu` and `Relu6` need of a number.
+/// The operations of `Relu` and `Relu6` on an element type.
 trait Clipped: Element + PartialOrd {
     const ZERO: Self;
     const SIX: Self;
 
-    /// The number times one or zero; NaN and infinity times zero are NaN.
+    /// `self` times one if `is_open`, else times zero; NaN and infinity times zero are NaN.
     fn gated(self, is_open: bool) -> Self;
 }
 
@@ -205,13 +206,13 @@ macro_rules! clipped {
 
 clipped!(integers i8, i16, i32, i64, u8, u16, u32, u64; floats f32, f64);
 
-/// The number, or zero if it is below; NaN stays.
+/// `max(x, 0)`; NaN stays.
 struct Relu;
-/// As [`Relu`], and at most six.
+/// `min(max(x, 0), 6)`; NaN stays.
 struct Relu6;
 
-// The output is another slice than the input: in place, the compiler would make this a store of
-// some lanes, which is slow.
+// The output is a different slice than the input: in place, the compiler would use masked stores,
+// which are slow.
 impl<A: Clipped> Unary<A> for Relu {
     type Out = A;
     const NANOSECONDS: f64 = 0.15;
@@ -275,7 +276,7 @@ vectorized! {
 }
 
 vectorized! {
-    /// In terms of the function's result.
+    /// `EluGrad` in terms of the function's value.
     fn elu_grad_loop<L>[A: Real](g: &mut [A], y: &[A]) {
         for (g, &y) in g.iter_mut().zip(y) {
             *g = if y < A::zero() { (y + A::one()) * *g } else { *g };
@@ -283,7 +284,7 @@ vectorized! {
     }
 }
 
-/// The fixed point of self-normalising networks: mean 0, variance 1.
+/// The scale of self-normalizing networks, whose fixed point has mean 0 and variance 1.
 const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 /// The scale times the alpha of that fixed point.
 const SELU_SCALE_ALPHA: f64 = 1.758_099_340_847_376_9;
@@ -299,7 +300,7 @@ vectorized! {
 }
 
 vectorized! {
-    /// In terms of the function's result.
+    /// `SeluGrad` in terms of the function's value.
     fn selu_grad_loop<L>[A: Real](g: &mut [A], y: &[A]) {
         let (scale, scale_alpha) = (A::of(SELU_SCALE), A::of(SELU_SCALE_ALPHA));
         for (g, &y) in g.iter_mut().zip(y) {
@@ -310,7 +311,7 @@ vectorized! {
 
 vectorized! {
     fn softplus_loop<L>[A: Real](x: &mut [A]) {
-        // Beyond this, `ln(1 + e^x)` is `x` or `e^x` to the last place.
+        // Beyond this, `ln(1 + e^x)` rounds to `x` or `e^x`.
         let threshold = -(A::epsilon().ln() + A::of(2.0));
         for x in x {
             let e = x.exp_at::<L>();

@@ -22,7 +22,7 @@ pub(crate) static FAMILY: Family = Family {
             create: |_| AnyKernel::new(add_variants),
             ..KernelSpec::CPU
         },
-        // TensorFlow rewrites this one into a variable and additions to it before it runs.
+        // TensorFlow's graph rewriting replaces this op by a variable and additions to it.
         cpu_kernel!("AccumulateNV2", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
             u64, Complex<f32>, Complex<f64>] => add_n),
     ],
@@ -32,13 +32,13 @@ const ADD_N: OpDef = OpDef::new("AddN", shape::merged).with_gradient(add_n_grad)
 
 const ACCUMULATE_NV2: OpDef = OpDef { name: "AccumulateNV2", shape: shape::from_attr, ..ADD_N };
 
-/// Each term gets the adjoint of the sum, rows or whole.
+/// Each term gets the adjoint of the sum, dense or as `IndexedSlices`.
 fn add_n_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let Some(adjoint) = g.adjoint(0) else { return Ok(()) };
     (0..g.num_inputs()).try_for_each(|i| g.set_adjoint(i, adjoint))
 }
 
-/// Elements that are added at a time, of all inputs.
+/// Elements of each input that are added at a time.
 const BLOCK: usize = 2048;
 
 fn add_n<T: Widen>(_: &KernelInit<'_>) -> Result<AnyKernel>
@@ -93,7 +93,7 @@ where
     ctx.set_output(0, out)
 }
 
-/// The sum of two tensors of one dtype and shape, of any type that `AddN` knows.
+/// The sum of two tensors of one dtype and shape, for all dtypes of `AddN`.
 pub(crate) fn sum_of_two(ctx: &KernelContext<'_>, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     ensure!(
         a.shape() == b.shape() && a.dtype() == b.dtype(),

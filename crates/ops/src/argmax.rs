@@ -1,6 +1,6 @@
 //! `ArgMax` and `ArgMin`: the index of the extreme along a dimension, the first of equal ones.
 //!
-//! NaN is never an extreme; where there is nothing else, the answer is 0.
+//! NaN is never an extreme; if all elements are NaN, the index is 0.
 
 use half::{bf16, f16};
 use smallvec::SmallVec;
@@ -74,7 +74,7 @@ where
 
 /// Results that a thread keeps on its stack.
 const TILE: usize = 256;
-/// Elements among which an extreme is looked for at a time.
+/// Elements whose extreme is computed at a time.
 const CHUNK: usize = 1024;
 
 fn arg_extreme<T: Widen, F: Fold<T::Wide>>(ctx: &mut KernelContext<'_>) -> Result<()> {
@@ -109,7 +109,7 @@ fn arg_extreme<T: Widen, F: Fold<T::Wide>>(ctx: &mut KernelContext<'_>) -> Resul
     ctx.set_output(0, output)
 }
 
-/// The position in a run.
+/// The index of the extreme of a run.
 fn arg_run<T: Widen, F: Fold<T::Wide>>(data: &[T]) -> usize {
     let fold = loops::<T::Wide, F>().run;
     let (mut best, mut best_chunk) = (F::START, 0);
@@ -125,7 +125,7 @@ fn arg_run<T: Widen, F: Fold<T::Wide>>(data: &[T]) -> usize {
 }
 
 vectorized! {
-    /// Where the first element equal to `wanted` is.
+    /// Index of the first element equal to `wanted`.
     fn find<L>[A: Copy | PartialEq](x: &[A], wanted: A) -> Option<usize> {
         let is_here = |chunk: &&[A]| chunk.iter().fold(false, |any, &x| any | (x == wanted));
         let chunk = x.chunks(32).position(|chunk| is_here(&chunk))?;
@@ -134,7 +134,7 @@ vectorized! {
     }
 }
 
-/// The positions in columns whose rows are `stride` apart.
+/// The index of the extreme of each column; rows are `stride` apart.
 fn arg_columns<T: Widen, F: Fold<T::Wide>>(out: &mut [i64], data: &[T], stride: usize) {
     let mut best = [F::START; TILE];
     let best = &mut best[..out.len()];
@@ -155,7 +155,7 @@ vectorized! {
     }
 }
 
-/// The positions in the dtype of the output; they wrap.
+/// The indices in the dtype of the output, truncated to its width.
 fn converted(ctx: &KernelContext<'_>, found: Tensor) -> Result<Tensor> {
     let dtype = ctx.output_dtype(0)?;
     if dtype == DType::Int64 {
@@ -215,7 +215,7 @@ mod tests {
                 let run = call(op).input(Tensor::vector(values).unwrap());
                 let got = run.input(Tensor::scalar(0)).run().unwrap();
                 assert_eq!(got.scalar_value::<i64>().unwrap(), expected, "{op}");
-                // The same values as the columns of a matrix.
+                // The same values as columns of a matrix.
                 let columns: Vec<f32> = values.iter().flat_map(|&v| [v, 0.0, v]).collect();
                 let shape = Shape::new(&[values.len(), 3]).unwrap();
                 let run = call(op).input(Tensor::from_slice(shape, &columns).unwrap());

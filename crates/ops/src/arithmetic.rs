@@ -1,4 +1,4 @@
-//! The functions of two elements behind the binary ops.
+//! Functions of two elements, for the binary ops.
 
 use thalweg_tensor::{Code, Complex32, Complex64, Element, Error, Result, Tensor, ensure};
 
@@ -8,7 +8,7 @@ use crate::math::complex;
 use crate::math::simd::Level;
 use crate::number::{Number, Real};
 
-/// Declares op types whose function is the same expression for every element type of a kind:
+/// Declares op types whose function is the same expression for every element type with a trait:
 /// `Sub: Number, 0.4, |x, y| x.minus(y);`.
 macro_rules! zips {
     ($($(#[$doc:meta])* $op:ident: $kind:ident, $cost:literal, |$x:ident, $y:ident| $value:expr;)+) => { $(
@@ -48,7 +48,7 @@ zips! {
     Minimum: Real, 0.4, |x, y| x.smaller(y);
 }
 
-/// Division-like ops, which refuse a zero among integers with a code of their own.
+/// Division-like ops, each with its code for an integer divisor of zero.
 macro_rules! divisions {
     ($($(#[$doc:meta])* $op:ident: $kind:ident, $code:ident, |$x:ident, $y:ident| $value:expr;)+) => { $(
         $(#[$doc])*
@@ -73,13 +73,14 @@ macro_rules! divisions {
 divisions! {
     /// The quotient.
     Div: Number, InvalidArgument, |x, y| x.over(y);
-    /// The quotient, cut towards zero. (TensorFlow calls a zero divisor an internal error here.)
+    /// The quotient, rounded towards zero. (TensorFlow reports a zero divisor as an internal error
+    /// here.)
     TruncateDiv: Real, Internal, |x, y| x.truncated_quotient(y);
     /// The quotient, rounded down.
     FloorDiv: Real, InvalidArgument, |x, y| x.floored_quotient(y);
     /// The remainder with the sign of `x`.
     Mod: Real, InvalidArgument, |x, y| x.truncated_remainder(y);
-    /// The same under its other name, with another code for zero.
+    /// As `Mod`, with another code for a zero divisor.
     TruncateMod: Real, Internal, |x, y| x.truncated_remainder(y);
     /// The remainder with the sign of `y`.
     FloorMod: Real, InvalidArgument, |x, y| x.floored_remainder(y);
@@ -131,7 +132,7 @@ macro_rules! calls {
 }
 
 calls! {
-    /// The angle of the point (y, x), arguments in C's order.
+    /// The angle of the point (y, x), with arguments in C's order.
     Atan2 {
         f32: 10.0, |y, x| angle(y, x, y.atan2(x), (y.to_bits() | x.to_bits()) << 1 == 0);
         f64: 20.0, |y, x| angle(y, x, y.atan2(x), (y.to_bits() | x.to_bits()) << 1 == 0);
@@ -143,8 +144,8 @@ calls! {
     }
 }
 
-/// The angle `atan2` gives, or TensorFlow's answer where both numbers count as zero without being
-/// it: that of two equal ones.
+/// `atan2`; where both numbers are subnormal and compare equal to zero (denormals-are-zero mode),
+/// the angle of two equal numbers, as in TensorFlow.
 #[inline(always)]
 fn angle<T: num_traits::Float + num_traits::FloatConst>(y: T, x: T, angle: T, are_zero: bool) -> T {
     if are_zero || !(y == T::zero() && x == T::zero()) {
@@ -188,7 +189,7 @@ where
     }
 }
 
-/// A complex number of its parts.
+/// A complex number from its real and imaginary parts.
 pub(crate) struct MakeComplex;
 
 impl Binary<f32> for MakeComplex {
@@ -249,7 +250,7 @@ fn refuse_negatives<T: Element + Real>(exponent: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// By repeated squaring, since the exponent may exceed 32 bits.
+/// x to the power of y by repeated squaring; the exponent may exceed 32 bits.
 fn integer_power(mut base: i64, exponent: i64) -> i64 {
     let (mut result, mut rest) = (1i64, exponent.max(0));
     while rest > 0 {

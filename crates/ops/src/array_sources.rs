@@ -1,4 +1,4 @@
-//! Source ops: placeholders, filled constants, ranges.
+//! Source ops: placeholders, constants filled with one value, ranges.
 
 use thalweg_graph::shape::{self, ShapeContext};
 use thalweg_graph::{GradientContext, OpDef, PartialValue, Role, ValueContext, gradient};
@@ -59,7 +59,7 @@ const PLACEHOLDER_V2: OpDef = OpDef {
     ..OpDef::DEFAULT
 };
 
-/// Reached only when the step did not feed the node.
+/// Fails: the kernel runs only if the step did not feed the node.
 fn placeholder(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let (dtype, shape) = (init.attrs().dtype("dtype")?, init.attrs().shape("shape")?);
     AnyKernel::new(move |ctx| {
@@ -85,7 +85,7 @@ const PLACEHOLDER_WITH_DEFAULT: OpDef = OpDef {
     ..OpDef::DEFAULT
 };
 
-/// The default must fit the declared shape; what is fed may be any that does.
+/// The default must fit the declared shape; fed tensors may have any shape that fits.
 fn placeholder_with_default_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let declared = c.attrs().shape("shape")?;
     c.input(0).merge(&declared)?;
@@ -93,7 +93,7 @@ fn placeholder_with_default_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Hands the only input on.
+/// Sets the output to the only input.
 pub(crate) fn forward(ctx: &mut KernelContext<'_>) -> Result<()> {
     let input = ctx.take_input(0)?;
     ctx.set_output(0, input)
@@ -109,7 +109,7 @@ fn fill_shape(c: &mut ShapeContext<'_>) -> Result<()> {
         c.input(0)
     );
     c.with_rank(1, "value", 0)?;
-    // A scalar `dims` is the size of a vector, as graphs of old have it.
+    // A scalar `dims` is the size of a vector, as in old GraphDefs.
     let shape = match c.partial_value(0) {
         Some(dims) => PartialValue { is_scalar: false, ..dims }.to_shape()?,
         None => c.shape_from_input(0)?,
@@ -157,7 +157,7 @@ fn fill(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A tensor whose elements are all the one of `value`.
+/// A tensor whose elements all equal `value`.
 pub(crate) fn filled(
     ctx: &KernelContext<'_>,
     value: &Tensor,
@@ -260,14 +260,14 @@ fn range_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
     Some(PartialValue::vector((0..size).map(|i| Some(i64::at(start, delta, i)))))
 }
 
-/// Numbers that ranges are made of.
+/// Element types of ranges.
 trait Ranged: Element {
-    /// How many there are from `start` up to but without `limit`.
+    /// Number of elements from `start` up to but excluding `limit`.
     fn range_size(start: Self, limit: Self, delta: Self) -> Result<usize>;
-    /// The `i`-th of them.
+    /// The `i`-th element.
     fn at(start: Self, delta: Self, i: usize) -> Self;
 
-    /// Sets `part` to those from the `first`-th on.
+    /// Sets `part` to the elements from the `first`-th on.
     fn fill(part: &mut [Self], start: Self, delta: Self, first: usize) {
         for (i, x) in part.iter_mut().enumerate() {
             *x = Self::at(start, delta, first + i);
@@ -293,7 +293,7 @@ macro_rules! ranged_integers {
             }
 
             fn fill(part: &mut [Self], start: Self, delta: Self, first: usize) {
-                // A sum is as exact as a product here, and cheaper.
+                // Repeated addition is as exact as multiplication here, and cheaper.
                 let mut next = Self::at(start, delta, first);
                 for x in part {
                     *x = next;
@@ -314,7 +314,7 @@ macro_rules! ranged_floats {
                 ensure!(step != 0.0, InvalidArgument, "Requires delta != 0: {delta}");
                 check_direction(a <= b, a >= b, step > 0.0, (&start, &limit))?;
                 let count = ((b - a) / step).abs().ceil();
-                // NaN is refused too.
+                // The comparison also rejects NaN.
                 ensure!(count < i64::MAX as f64, InvalidArgument, "{}", too_long().message());
                 Ok(count as usize)
             }
@@ -408,7 +408,7 @@ fn lin_space<T: Ranged + num_traits::Float>(_: &KernelInit<'_>) -> Result<AnyKer
     })
 }
 
-/// Zeroes whether asked for or not: what lay in the memory before is nobody's business.
+/// Zeroed even if `init` is false: recycled memory must not be disclosed.
 fn empty(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.output_dtype(0);
     AnyKernel::new(move |ctx| {

@@ -1,4 +1,4 @@
-//! Batch normalization: channels are normalized to mean 0 and variance 1, then scaled and shifted.
+//! Batch normalization: normalizes channels to mean 0 and variance 1, then scales and shifts them.
 
 use half::{bf16, f16};
 use smallvec::SmallVec;
@@ -48,7 +48,7 @@ const FUSED_BATCH_NORM_GRAD_V2: OpDef =
 const FUSED_BATCH_NORM_GRAD_V3: OpDef =
     OpDef { name: "FusedBatchNormGradV3", ..FUSED_BATCH_NORM_GRAD_V2 };
 
-/// The channels that images and vectors agree on, and the images' shape with them.
+/// Number of channels that images and vectors agree on, and the shape of the images with it.
 fn agreed_channels(
     c: &ShapeContext<'_>,
     images: &PartialShape,
@@ -66,7 +66,7 @@ fn agreed_channels(
 fn normalized_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
     let format = Format::of_any_rank(c.attrs())?;
     let x = c.with_rank(0, "x", format.rank())?;
-    // Moments that are computed here come in as empty vectors.
+    // With `is_training`, the moments are computed here, and their inputs are empty vectors.
     let vectors = if c.attrs().bool("is_training")? { 1..3 } else { 1..5 };
     let (y, channels) = agreed_channels(c, &x, vectors)?;
     c.set_output(0, y);
@@ -94,7 +94,7 @@ fn gradient_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
 struct Settings {
     epsilon: f32,
     is_training: bool,
-    /// Share of the new moments in running ones.
+    /// Weight of the new moments in the exponential moving averages.
     factor: f32,
     channels_first: bool,
 }
@@ -120,14 +120,14 @@ impl Settings {
     }
 }
 
-/// How a batch of images is cut into channels.
+/// How a batch of images is divided into channels.
 struct Channels {
     shape: Shape,
     /// Number of channels.
     count: usize,
-    /// Elements of one channel that lie side by side.
+    /// Contiguous elements of one channel.
     run: usize,
-    /// Elements of one channel.
+    /// Elements of one channel in the batch.
     elements: usize,
     is_folded: SmallVec<[bool; 5]>,
 }
@@ -156,7 +156,7 @@ impl Channels {
         })
     }
 
-    /// Input `i`, one number per channel.
+    /// Input `i`, a vector with one number per channel.
     fn vector<'a>(&self, ctx: &'a KernelContext<'_>, i: usize, name: &str) -> Result<&'a [f32]> {
         let shape = ctx.input(i)?.shape();
         ensure!(
@@ -168,7 +168,7 @@ impl Channels {
         ctx.slice(i)
     }
 
-    /// Sums over everything but the channels.
+    /// Sums over all dimensions but the channels.
     fn sums<F: crate::math::fold::Fold<f32>>(
         &self,
         ctx: &KernelContext<'_>,
@@ -178,7 +178,7 @@ impl Channels {
         fold::<f32>(ctx, data, &layout, &loops::<f32, F>(), &Shape::new(&[self.count])?)
     }
 
-    /// A vector of one number per channel.
+    /// A vector with one number per channel.
     fn map(&self, ctx: &KernelContext<'_>, number: impl Fn(usize) -> f32) -> Result<Tensor> {
         let mut out = ctx.allocate(DType::Float, Shape::new(&[self.count])?)?;
         out.as_mut_slice::<f32>()?.iter_mut().enumerate().for_each(|(c, x)| *x = number(c));
@@ -296,7 +296,7 @@ fn normalize_by_batch<T: Widen<Wide = f32>>(
     let (scale, offset) = (ctx.slice::<f32>(1)?, ctx.slice::<f32>(2)?);
     let factor = channels.map(ctx, |c| scale[c] / (spread[c] + settings.epsilon).sqrt())?;
     channels.rescale(ctx, y.as_mut_slice()?, None, [zero, factor.as_slice()?, offset])?;
-    // The variance of the population that the batch is a sample of.
+    // Bessel's correction: the running variance is unbiased.
     let correction = count / (count - 1.0).max(1.0);
     let mixed = |old: usize, new: f32, c: usize| -> f32 {
         if !is_running {
@@ -348,7 +348,7 @@ fn backpropagate<T: Widen<Wide = f32>>(
     let mean = channels.vector(ctx, 3, "reserve_space_1")?;
     let variance = channels.vector(ctx, 4, "reserve_space_2")?;
     let offset_backprop = channels.sums::<Sum>(ctx, dy)?;
-    // dy * (x - mean), which is summed, and then overwritten by the gradient.
+    // Holds dy * (x - mean) for the sums, and is then overwritten with the gradient.
     let mut dx = ctx.allocate(DType::Float, channels.shape.clone())?;
     channels.visit(ctx, dx.as_mut_slice()?, |out, start, part| {
         let (dy, x) = (&dy[start..start + out.len()], &x[start..start + out.len()]);
@@ -385,7 +385,7 @@ fn backpropagate<T: Widen<Wide = f32>>(
 }
 
 vectorized! {
-    /// The vector repeats as often as it fits.
+    /// `out = dy * (x - mean)`; `mean` repeats as often as it fits.
     fn products<L>(out: &mut [f32], dy: &[f32], x: &[f32], mean: &[f32]) {
         if let [mean] = *mean {
             for ((out, &dy), &x) in out.iter_mut().zip(dy).zip(x) {

@@ -1,24 +1,24 @@
-//! Gradients of batch normalization: of the op, and of its gradient op.
+//! Gradients of batch normalization and of its gradient op.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{DType, Result};
 
-/// Of `FusedBatchNorm`.
+/// Gradient of `FusedBatchNorm`.
 pub(crate) fn fused(g: &mut GradientContext<'_>) -> Result<()> {
     of_norm(g, "FusedBatchNormGrad")
 }
 
-/// Of `FusedBatchNormV2`.
+/// Gradient of `FusedBatchNormV2`.
 pub(crate) fn fused_v2(g: &mut GradientContext<'_>) -> Result<()> {
     of_norm(g, "FusedBatchNormGradV2")
 }
 
-/// Of `FusedBatchNormV3`.
+/// Gradient of `FusedBatchNormV3`.
 pub(crate) fn fused_v3(g: &mut GradientContext<'_>) -> Result<()> {
     of_norm(g, "FusedBatchNormGradV3")
 }
 
-/// The moments are those of the batch in training, else the ones that were given.
+/// In training, the moments are those of the batch, else the given ones.
 fn of_norm(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     let grad = g.grad(0)?;
     let [mean, variance] = if g.attrs().bool("is_training")? {
@@ -33,12 +33,13 @@ fn of_norm(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     (0..3).try_for_each(|i| g.set(i, adjoints[i]))
 }
 
-/// Arithmetic on images and on one number for each channel, which broadcast against each other.
+/// Arithmetic on images and on vectors with one number per channel, which broadcast against each
+/// other.
 struct Channels<'a, 'b> {
     g: &'a mut GradientContext<'b>,
-    /// All axes but that of the channels.
+    /// All axes but the channels.
     axes: Output,
-    /// Shape of the numbers of the channels.
+    /// Shape of a vector of channels for broadcasting.
     shape: Output,
 }
 
@@ -53,7 +54,7 @@ impl<'a, 'b> Channels<'a, 'b> {
         Ok(Channels { g, axes, shape })
     }
 
-    /// A vector with a number for each channel.
+    /// A vector of channels, reshaped for broadcasting.
     fn numbers(&mut self, vector: Output) -> Result<Output> {
         let wide = self.g.cast(vector, DType::Float)?;
         self.g.add("Reshape", &[wide, self.shape])
@@ -83,7 +84,7 @@ impl<'a, 'b> Channels<'a, 'b> {
         self.g.add("RealDiv", &[x, y])
     }
 
-    /// `x` less its mean.
+    /// `x` minus its mean.
     fn centered(&mut self, x: Output) -> Result<Output> {
         let mean = self.mean(x)?;
         self.sub(x, mean)
@@ -101,7 +102,7 @@ impl<'a, 'b> Channels<'a, 'b> {
     }
 }
 
-/// What `FusedBatchNormGrad` was given, and the adjoints of what it gave.
+/// Inputs of `FusedBatchNormGrad`, and the adjoints of its outputs.
 struct Backward {
     dy: Output,
     x: Output,
@@ -111,7 +112,7 @@ struct Backward {
     of_doffset: Output,
 }
 
-/// Of `FusedBatchNormGrad` and its later versions.
+/// Gradient of `FusedBatchNormGrad` and its later versions.
 pub(crate) fn fused_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grads, is_training) =
         ([g.grad(0)?, g.grad(1)?, g.grad(2)?], g.attrs().bool("is_training")?);
@@ -160,7 +161,7 @@ fn training(c: &mut Channels<'_, '_>, b: &Backward) -> Result<[Output; 3]> {
     let (m, p, k) = (c.mean_product(d, u)?, c.mean_product(e, u)?, c.mean_product(e, d)?);
     let (m_v, p_v) = (c.div(m, v)?, c.div(p, v)?);
     let (u_m, u_p) = (c.mul(u, m_v)?, c.mul(u, p_v)?);
-    // What dx and the adjoint of dy are but for the factor.
+    // The terms of dx and of the adjoint of dy, except for the common factor.
     let (d_only, e_only) = (c.sub(d, u_m)?, c.sub(e, u_p)?);
     let (scale_r, b_r) = (c.mul(b.scale, r)?, c.mul(b.of_dscale, r)?);
 

@@ -1,4 +1,4 @@
-//! `BiasAdd`: a vector added to every row, or to every channel of an image, and its gradient.
+//! `BiasAdd` (adds a vector to every row or to every channel of an image) and its gradient.
 
 use half::{bf16, f16};
 use num_complex::Complex;
@@ -42,12 +42,12 @@ fn bias_add_op_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(1, of_bias)
 }
 
-/// The adjoint of the sums, repeated over what was summed.
+/// Broadcasts the adjoint of the sums over the summed dimensions.
 fn bias_add_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (mut grad, input) = (g.grad(0)?, g.input(0));
     let shape = g.shape_of(input)?;
     if is_nchw(g.attrs())? {
-        // The channels stand before the dimensions of the image.
+        // NCHW: the channels come before the spatial dimensions.
         let (rank, two) = (g.add("Size", &[shape])?, g.int(2)?);
         let (image_rank, axis, one) = (g.minus(rank, two)?, g.int(0)?, g.int(1)?);
         let image_rank = g.add("ExpandDims", &[image_rank, axis])?;
@@ -64,7 +64,7 @@ fn is_nchw(attrs: NodeAttrs<'_>) -> Result<bool> {
     Ok(attrs.get("data_format").is_some() && attrs.string("data_format")? == "NCHW")
 }
 
-/// The dimension that has the channels; the rank is at least 2.
+/// The channel dimension; the rank is at least 2.
 fn channel_dim(rank: usize, is_nchw: bool) -> usize {
     if is_nchw { 1 } else { rank - 1 }
 }
@@ -138,14 +138,14 @@ where
     ctx.set_output(0, out)
 }
 
-/// The input, where it is not the output already.
+/// The input, or nothing if the output was forwarded from it.
 struct Blocks<'a, T> {
     source: Option<&'a [T]>,
 }
 
 impl<T: Widen> Blocks<'_, T> {
-    /// Calls `work` on blocks of `out`, which begins with element `first` of the input, with the
-    /// block's place in `out`.
+    /// Calls `work` on blocks of `out`, which begins at element `first` of the input, with the
+    /// block's range in `out`.
     fn visit(
         &self,
         first: usize,
@@ -162,7 +162,7 @@ impl<T: Widen> Blocks<'_, T> {
     }
 }
 
-/// Elements that are computed at a time.
+/// Elements per block.
 const BLOCK: usize = 2048;
 
 vectorized! {
@@ -225,7 +225,8 @@ mod tests {
         assert_eq!(grad("unknown"), "[?]");
     }
 
-    /// Against the sum element by element, for channels fewer and more than a block.
+    /// Compares with the sum element by element, for fewer and more channels than a block has
+    /// elements.
     #[test]
     fn every_layout() {
         for (dims, format) in [

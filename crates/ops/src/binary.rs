@@ -1,4 +1,4 @@
-//! Element-wise arithmetic of two inputs that broadcast against each other.
+//! Element-wise binary arithmetic with broadcasting.
 
 use std::sync::Arc;
 
@@ -51,21 +51,21 @@ const MINIMUM: OpDef = OpDef::new("Minimum", shape::broadcast)
     .with_value(|c| integers(c, |x, y| Some(x.min(y))))
     .with_gradient(|g| extreme_grad(g, "LessEqual"));
 
-/// A kernel for every number.
+/// Kernels for all numeric dtypes.
 macro_rules! number {
     ($name:literal, $op:ty) => {
         cpu_kernel!($name, "T" in [f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, Complex32, Complex64] => binary::<$op>)
     };
 }
 
-/// A kernel for every number but complex ones.
+/// Kernels for all real dtypes.
 macro_rules! ordered {
     ($name:literal, $op:ty) => {
         cpu_kernel!($name, "T" in [f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64] => binary::<$op>)
     };
 }
 
-/// A kernel for real and complex floating point.
+/// Kernels for real and complex floating-point dtypes.
 macro_rules! floating {
     ($name:literal, $op:ty) => {
         cpu_kernel!($name, "T" in [f16, bf16, f32, f64, Complex32, Complex64] => binary::<$op>)
@@ -155,7 +155,7 @@ fn mul_no_nan_grad(g: &mut GradientContext<'_>) -> Result<()> {
     set_broadcast(g, (0, Some(of_x)), (1, Some(of_y)))
 }
 
-/// Of a quotient as `divide` computes it.
+/// Gradient of a quotient that the op `divide` computes.
 fn div_grad(g: &mut GradientContext<'_>, divide: &str) -> Result<()> {
     let (grad, x, y) = (g.grad(0)?, g.input(0), g.input(1));
     let (x, y) = (conj(g, x)?, conj(g, y)?);
@@ -176,7 +176,7 @@ fn floor_mod_grad(g: &mut GradientContext<'_>) -> Result<()> {
     set_broadcast(g, (0, Some(grad)), (1, Some(of_y)))
 }
 
-/// By the base y x^(y-1), by the exponent x^y ln x, which is 0 where the logarithm is not real.
+/// d/dx = y x^(y-1); d/dy = x^y ln x, and 0 where the logarithm is not real.
 fn pow_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, x, y, z) = (g.grad(0)?, g.input(0), g.input(1), g.output(0));
     let (x, y, z) = (conj(g, x)?, conj(g, y)?, conj(g, z)?);
@@ -187,7 +187,8 @@ fn pow_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let zero = g.number_like(x, 0.0)?;
     let compare = if g.dtype(x).is_complex() { "NotEqual" } else { "Greater" };
     let has_logarithm = g.add(compare, &[x, zero])?;
-    // An argument that has a logarithm in any case: the branch not taken must not be NaN either.
+    // Replaces arguments without a logarithm by 1: the branch that is not selected must not be NaN
+    // either.
     let one = g.number_like(x, 1.0)?;
     let safe = g.select(has_logarithm, x, one)?;
     let logarithm = g.add("Log", &[safe])?;
@@ -196,7 +197,8 @@ fn pow_grad(g: &mut GradientContext<'_>) -> Result<()> {
     set_broadcast(g, (0, Some(of_x)), (1, Some(of_y)))
 }
 
-/// All to `x` where it compares so with `y`, else all to `y`: of equals the first gets it.
+/// Sends the adjoint to `x` where it compares so with `y`, else to `y`; for equal elements `x` gets
+/// it.
 fn extreme_grad(g: &mut GradientContext<'_>, compare: &str) -> Result<()> {
     let (grad, x, y) = (g.grad(0)?, g.input(0), g.input(1));
     let is_first = g.add(compare, &[x, y])?;
@@ -224,7 +226,7 @@ fn atan2_grad(g: &mut GradientContext<'_>) -> Result<()> {
     set_broadcast(g, (0, Some(of_y)), (1, Some(of_x)))
 }
 
-/// 1 where `x` is not 0, else 0, in the type of `x`.
+/// 1 where `x` is not 0, else 0, in the dtype of `x`.
 fn nonzero(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
     let zero = g.number_like(x, 0.0)?;
     let is_nonzero = g.add("NotEqual", &[x, zero])?;
@@ -232,7 +234,7 @@ fn nonzero(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
     g.cast(is_nonzero, dtype)
 }
 
-/// Sets the adjoints from both slopes.
+/// Sets both adjoints from the derivatives with respect to `x` and `y`.
 fn set_slopes(g: &mut GradientContext<'_>, by_x: Output, by_y: Output) -> Result<()> {
     let grad = g.grad(0)?;
     let (of_x, of_y) = (g.times(by_x, grad)?, g.times(by_y, grad)?);
@@ -260,7 +262,7 @@ fn xlog1py_grad(g: &mut GradientContext<'_>) -> Result<()> {
     set_slopes(g, by_x, by_y)
 }
 
-/// It follows `x` and hardly knows about `y`.
+/// The derivative with respect to `x` is 1, with respect to `y` 0.
 fn next_after_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, y) = (g.grad(0)?, g.input(1));
     set_broadcast(g, (0, Some(grad)), (1, None))?;
@@ -276,7 +278,7 @@ fn complex_grad(g: &mut GradientContext<'_>) -> Result<()> {
     set_broadcast(g, (0, Some(of_x)), (1, Some(of_y)))
 }
 
-/// The value of an integer op on scalars and vectors, where shapes are computed.
+/// The static value of an integer op on scalars and vectors, for shape inference.
 fn integers(c: &mut ValueContext<'_>, apply: fn(i64, i64) -> Option<i64>) -> Option<PartialValue> {
     let (x, y) = (c.input(0)?, c.input(1)?);
     let (x_len, y_len) = (x.elements.len(), y.elements.len());
@@ -290,7 +292,7 @@ fn integers(c: &mut ValueContext<'_>, apply: fn(i64, i64) -> Option<i64>) -> Opt
     Some(PartialValue { elements, is_scalar: x.is_scalar && y.is_scalar })
 }
 
-/// Strings add up by being joined.
+/// `Add` of strings concatenates them.
 fn add_strings(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let (x, y) = (ctx.input(0)?, ctx.input(1)?);

@@ -10,7 +10,7 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[KernelSpec { op: "Bitcast", create: bitcast, ..KernelSpec::CPU }],
 };
 
-/// The shape under which the same bits are elements of another size.
+/// The shape after reinterpreting elements of dtype `from` as elements of another size.
 fn bitcast_sizes(sizes: &[Option<usize>], from: DType, to: DType) -> Result<PartialShape> {
     let (from_bytes, to_bytes) = (from.size(), to.size());
     ensure!(from_bytes > 0 && to_bytes > 0, InvalidArgument, "{from} or {to} has no bits to cast");

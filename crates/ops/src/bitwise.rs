@@ -38,16 +38,16 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// An integer seen as bits.
+/// An integer as a bit pattern.
 trait Bits: Element {
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
     fn xor(self, other: Self) -> Self;
     fn inverted(self) -> Self;
     fn ones(self) -> u8;
-    /// Shifts by `other`, taken into the range from 0 to the width less one.
+    /// Shifts left by `other`, clamped to the range from 0 to the width less one.
     fn shifted_left(self, other: Self) -> Self;
-    /// As [`Bits::shifted_left`]; a negative number stays negative.
+    /// As [`Bits::shifted_left`], but an arithmetic shift right.
     fn shifted_right(self, other: Self) -> Self;
 }
 

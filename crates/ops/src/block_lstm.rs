@@ -1,6 +1,6 @@
 //! `BlockLSTM`: LSTM over whole sequences, and its gradient.
 //!
-//! The input products of all time steps are one matrix product, as are the gradients by the
+//! The input products of all time steps are one matrix product, and so are the gradients of the
 //! weights; the recurrent weights are packed once for the small products of the time steps.
 
 mod backward;
@@ -51,7 +51,7 @@ fn gradient_v2(g: &mut GradientContext<'_>) -> Result<()> {
     by_op(g, "BlockLSTMGradV2")
 }
 
-/// What depends on gates and on other steps within has no adjoint, as in TensorFlow.
+/// Adjoints of the gates and of intermediate steps are not propagated, as in TensorFlow.
 fn by_op(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     let (cells, outputs) = (g.grad(1)?, g.grad(6)?);
     let mut inputs = g.inputs().to_vec();
@@ -79,7 +79,7 @@ fn gradient_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
 
 const GATES: usize = 4;
 
-/// Where the gates of a unit stand in a row of all units' gates.
+/// Order of the gates in a row.
 #[derive(Clone, Copy)]
 struct Order {
     enter: usize,
@@ -102,9 +102,9 @@ impl Order {
 struct Settings {
     order: Order,
     forget_bias: f32,
-    /// Cells stay within this of zero; none where it is not above zero.
+    /// Cell values are clipped to this absolute value; no clipping if not positive.
     clip: f32,
-    /// Whether gates see the cells.
+    /// Whether there are peephole connections.
     has_peepholes: bool,
 }
 
@@ -126,7 +126,7 @@ impl Settings {
 /// Sizes that the inputs agree on.
 #[derive(Clone, Copy)]
 struct Sizes {
-    /// Steps of the input, and those of them that are taken.
+    /// Time steps of the input, and the first `seq_len_max` of them, which are computed.
     steps: usize,
     taken: usize,
     batch: usize,
@@ -183,17 +183,17 @@ impl Sizes {
         Ok(sizes)
     }
 
-    /// Elements of one gate of all units, of the whole batch at one step.
+    /// Elements of one gate for the whole batch at one step.
     fn step_len(&self) -> usize {
         self.batch * self.units
     }
 
-    /// The shape of what is kept of each step.
+    /// The shape of an output with one value for each step, sample and unit.
     fn sequence(&self) -> Result<Shape> {
         Shape::new(&[self.steps, self.batch, self.units])
     }
 
-    /// Gates of the steps that are taken, a row for each member of the batch and step.
+    /// Gates of the computed steps, a row for each step and sample.
     fn gates(&self) -> Result<Shape> {
         Shape::new(&[self.taken, self.batch, GATES * self.units])
     }

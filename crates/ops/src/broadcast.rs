@@ -1,8 +1,8 @@
 //! Broadcasting under NumPy's rules.
 //!
-//! A [`Plan`] is made once per call, independently of dtypes: adjacent dimensions in which all
-//! operands advance alike are merged, so that the inner loop runs over long rows in which each
-//! operand has stride 1 or 0.
+//! A [`Plan`] is made once per call, independently of dtypes. Adjacent dimensions in which all
+//! operands have contiguous or constant strides are merged, so that the inner loop runs over long
+//! rows in which each operand has stride 1 or 0.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use thalweg_tensor::{Result, Shape, bail};
 
 type Sizes = SmallVec<[usize; 4]>;
 
-/// The shape that all of these stretch to.
+/// The shape to which all of these shapes broadcast.
 pub(crate) fn broadcast_shape(shapes: &[&Shape]) -> Result<Shape> {
     let rank = shapes.iter().map(|s| s.rank()).max().unwrap_or(0);
     let mut sizes = Sizes::from_elem(1, rank);
@@ -28,19 +28,19 @@ pub(crate) fn broadcast_shape(shapes: &[&Shape]) -> Result<Shape> {
     Shape::new(&sizes)
 }
 
-/// The walk of `N` operands over one output.
+/// The iteration of `N` operands over one output.
 pub(crate) struct Plan<const N: usize> {
     sizes: Sizes,
-    /// Elements that each operand advances by per step in each dimension; 0 where it is stretched.
+    /// Stride of each operand in each dimension, in elements; 0 where it is broadcast.
     strides: [Sizes; N],
 }
 
 impl<const N: usize> Plan<N> {
-    /// `out` is what [`broadcast_shape`] says of `operands`.
+    /// `out` is the [`broadcast_shape`] of `operands`.
     pub(crate) fn new(out: &Shape, operands: [&Shape; N]) -> Self {
         let mut plan = Plan { sizes: Sizes::new(), strides: std::array::from_fn(|_| Sizes::new()) };
         let mut lens = [1usize; N];
-        // From the innermost dimension outwards; `reverse` below puts them in order.
+        // From the innermost dimension outwards; `reverse` below restores the order.
         for d in (0..out.rank()).rev() {
             let size = out[d];
             if size == 1 {
@@ -82,19 +82,19 @@ impl<const N: usize> Plan<N> {
         self.strides.iter_mut().zip(strides).for_each(|(own, &stride)| own.push(stride));
     }
 
-    /// Elements of a whole row.
+    /// Elements per row.
     pub(crate) fn row_len(&self) -> usize {
         self.sizes[self.sizes.len() - 1]
     }
 
-    /// What each operand advances by within a row: 0 or 1.
+    /// Stride of each operand within a row: 0 or 1.
     pub(crate) fn row_strides(&self) -> [usize; N] {
         std::array::from_fn(|k| self.strides[k][self.sizes.len() - 1])
     }
 
     /// Calls `body(offsets, position, len)` for the rows, or parts of rows, that make up the
-    /// elements `range` of the output: where each operand starts, where the output starts, and
-    /// how many elements to go.
+    /// elements `range` of the output: the offset of each operand, the offset in the output, and
+    /// the number of elements.
     #[inline]
     pub(crate) fn for_each_row(
         &self,

@@ -55,7 +55,8 @@ const FIXED_UNIGRAM_CANDIDATE_SAMPLER: OpDef =
 const ALL_CANDIDATE_SAMPLER: OpDef =
     OpDef { name: "AllCandidateSampler", ..UNIFORM_CANDIDATE_SAMPLER };
 
-/// `num_sampled` candidates and their counts, and a count for each true class.
+/// Outputs: `num_sampled` candidates with their expected counts, and the expected counts of the
+/// true classes.
 fn sampler_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let rows = c.with_rank(0, "true_classes", 2)?.dim(0);
     let sampled = Some(c.attrs().size("num_sampled")?);
@@ -66,7 +67,7 @@ fn sampler_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// As many hits as there happen to be.
+/// The number of hits is not known beforehand.
 fn hits_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let num_true = c.attrs().size("num_true")?;
     let true_classes = c.with_rank(0, "true_classes", 2)?;
@@ -99,10 +100,11 @@ fn all(init: &KernelInit<'_>) -> Result<AnyKernel> {
     sampler_kernel(init, CandidateSampler::All { range }, None)
 }
 
-/// Learns from the true classes of every step; the counts last as long as the kernel.
+/// `LearnedUnigramCandidateSampler` counts the true classes of every step; the counts live as long
+/// as the kernel.
 fn learned(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let range = range_max(init)?;
-    // The sum of all counts is kept in 31 bits.
+    // The sum of all counts must fit in 31 bits.
     let Some(classes) = u32::try_from(range).ok().filter(|&r| r < i32::MAX as u32) else {
         bail!(InvalidArgument, "range_max must be below {}, is {range}", i32::MAX);
     };
@@ -132,7 +134,7 @@ fn fixed(init: &KernelInit<'_>) -> Result<AnyKernel> {
     };
     let reserved = attrs.size("num_reserved_ids")?;
     let shards = [attrs.size("num_shards")?, attrs.size("shard")?];
-    // Before anything is allocated: the reserved classes are just a number in the graph.
+    // Charged before the allocation: the number of reserved classes is an attr of any size.
     let mut charge = None;
     if let Some(kept) = Weights::reserved_kept(reserved, shards).checked_add(unigrams.len()) {
         let bytes = kept.saturating_mul(Weights::BYTES_PER_CLASS);
@@ -151,7 +153,7 @@ fn fixed(init: &KernelInit<'_>) -> Result<AnyKernel> {
     sampler_kernel(init, sampler, charge)
 }
 
-/// Weights from a file: each line's last column, after a comma.
+/// Weights from a vocabulary file: the last comma-separated column of each line.
 fn read_vocabulary(content: &[u8]) -> Result<Vec<f32>> {
     let text = std::str::from_utf8(content)
         .map_err(|_| err!(InvalidArgument, "the vocabulary is not valid UTF-8"))?;
@@ -165,7 +167,7 @@ fn read_vocabulary(content: &[u8]) -> Result<Vec<f32>> {
     text.lines().map(weight).collect()
 }
 
-/// What a sampler keeps between steps.
+/// State of a sampler between steps.
 struct State {
     generator: Philox,
     sampler: CandidateSampler,
@@ -206,7 +208,7 @@ fn sampler_kernel(
     })
 }
 
-/// Draws candidates, then learns from the true classes if the sampler does.
+/// Draws candidates, then updates the counts if the sampler has counts.
 fn draw(
     state: &mut State,
     true_classes: &[i64],
@@ -238,8 +240,8 @@ fn draw(
     Ok(())
 }
 
-/// Where sampled candidates are true classes: row, position among the candidates, and a weight that
-/// takes the candidate out of a softmax.
+/// Candidates that are true classes: row, position among the candidates, and a large negative
+/// weight that removes the candidate from a softmax.
 fn accidental_hits(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let num_true = init.attrs().size("num_true")?;
     AnyKernel::new(move |ctx| {
@@ -269,7 +271,7 @@ fn accidental_hits(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Where each candidate stands; of equal ones, the last.
+/// Position of each candidate; for equal candidates, the last.
 fn positions(sampled: &[i64]) -> Result<HashMap<i64, i64>> {
     let mut positions = HashMap::new();
     positions

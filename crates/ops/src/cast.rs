@@ -1,9 +1,9 @@
 //! `Cast`: conversion of elements to another dtype.
 //!
 //! A cast is a chain of at most three loops: narrow floats are widened to `f32`, converted, and
-//! rounded again at the other end. In the middle stands one of the loops among the types that
-//! processors compute with. Numbers out of an integer's range become what x86-64's conversion
-//! instructions make of them, as in TensorFlow.
+//! rounded to the target. The middle loop converts between the types that processors compute with.
+//! Numbers out of an integer's range become what x86-64's conversion instructions return, as in
+//! TensorFlow.
 
 use std::marker::PhantomData;
 
@@ -23,7 +23,7 @@ use crate::stage::{STAGE_BYTES, Stage, round_to_bfloat16};
 const CAST: OpDef =
     OpDef::new("Cast", shape::unchanged).with_value(cast_value).with_gradient(cast_grad);
 
-/// The cast back. Only the types that gradients are computed in pass it on.
+/// Casts the adjoint back; only floating-point and complex dtypes propagate it.
 fn cast_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let from = g.dtype(g.input(0));
     let is_smooth = |dtype: DType| match dtype {
@@ -41,7 +41,7 @@ fn cast_grad(g: &mut GradientContext<'_>) -> Result<()> {
 pub(crate) static FAMILY: Family =
     Family { ops: &[CAST], kernels: &[KernelSpec { op: "Cast", create: cast, ..KernelSpec::CPU }] };
 
-/// Integers keep their value between the dtypes that shapes are computed in.
+/// Integer casts keep the static value, among the dtypes of shape inference.
 fn cast_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
     let is_wide = c.attrs().dtype("DstT").ok()? == DType::Int64;
     let mut value = c.input(0)?;
@@ -51,7 +51,7 @@ fn cast_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
     Some(value)
 }
 
-/// One step of a chain, with the bytes of an element before and after it.
+/// One step of a chain, with the bytes per element before and after it.
 #[derive(Clone, Copy)]
 struct Link {
     step: Step,
@@ -61,17 +61,19 @@ struct Link {
 
 #[derive(Clone, Copy)]
 enum Step {
-    /// Converts.
+    /// Converts elements.
     Loop(UnaryLoop),
-    /// Clears digits of single precision, so that what follows cuts off rather than rounds.
+    /// Clears low mantissa bits in single precision, so that the following conversion truncates
+    /// instead of rounding.
     Single(u32),
-    /// Clears digits of double precision.
+    /// Clears low mantissa bits in double precision.
     Double(u64),
 }
 
 impl Step {
     /// # Safety
-    /// As for the loop; `bytes` are those of `n` elements before the step.
+    ///
+    /// As for the loop; `bytes` are the memory of `n` elements before the step.
     unsafe fn run(self, from: *const u8, to: *mut u8, n: usize, bytes: usize) {
         // SAFETY: as the caller promises; both sides of a mask are aligned for its floats.
         unsafe {
@@ -106,7 +108,7 @@ fn cast(init: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(move |ctx| convert(ctx, &links, from, to))
 }
 
-/// The dtype whose elements a quantized number's are.
+/// The dtype that a quantized dtype's elements are stored as.
 fn storage(dtype: DType) -> DType {
     match dtype {
         DType::QInt8 => DType::Int8,
@@ -145,8 +147,7 @@ fn chain(from: DType, to: DType, truncates: bool) -> Result<SmallVec<[Link; 4]>>
     Ok(links)
 }
 
-/// Clears the digits that `to` has no room for, of a float that was widened to single precision
-/// at least.
+/// Clears the digits that `to` cannot represent, of a float in single or double precision.
 fn truncation(from: DType, to: DType) -> Option<Step> {
     let digits = |dtype| match dtype {
         DType::Double | DType::Complex128 => Some(52u32),
@@ -165,7 +166,7 @@ fn truncation(from: DType, to: DType) -> Option<Step> {
     }
 }
 
-/// Where a cast reads and writes, for several threads on disjoint parts.
+/// Source and target of a cast, for several threads on disjoint parts.
 struct Memory(*const u8, *mut u8);
 
 // SAFETY: threads read the operand and write disjoint parts of the output; `convert` holds both.
@@ -201,7 +202,7 @@ unsafe fn run_chain(links: &[Link], from: *const u8, to: *mut u8, n: usize) {
         // SAFETY: as the caller promises.
         return unsafe { first.step.run(from, to, n, n * first.from_bytes) };
     }
-    // An element has 16 bytes at most, so this many fit a stage in every form.
+    // An element has at most 16 bytes, so this many fit in the buffer in every form.
     let len = STAGE_BYTES / 16;
     let mut stages = [Stage::new(), Stage::new()];
     for start in (0..n).step_by(len) {
@@ -222,7 +223,7 @@ unsafe fn run_chain(links: &[Link], from: *const u8, to: *mut u8, n: usize) {
     }
 }
 
-/// How a narrow number becomes one that loops convert.
+/// The conversion of a narrow dtype to one that the loops convert.
 fn widening(dtype: DType) -> Option<(UnaryLoop, DType)> {
     Some(match dtype {
         DType::Half => (half_to_single as UnaryLoop, DType::Float),
@@ -240,7 +241,7 @@ fn widening(dtype: DType) -> Option<(UnaryLoop, DType)> {
     })
 }
 
-/// How a number that loops convert becomes a narrow one.
+/// The conversion of a dtype that the loops convert to a narrow one.
 fn narrowing(dtype: DType) -> Option<(UnaryLoop, DType)> {
     Some(match dtype {
         DType::Half => (single_to_half as UnaryLoop, DType::Float),
@@ -250,7 +251,7 @@ fn narrowing(dtype: DType) -> Option<(UnaryLoop, DType)> {
         DType::Float8E4m3fnuz => (unary_loop::<ToFloat8<Float8E4m3fnuz>, f32>, DType::Float),
         DType::Float8E4m3b11fnuz => (unary_loop::<ToFloat8<Float8E4m3b11fnuz>, f32>, DType::Float),
         DType::Float8E5m2fnuz => (unary_loop::<ToFloat8<Float8E5m2fnuz>, f32>, DType::Float),
-        // The rest of the byte is zero, for signed ones too.
+        // The upper bits of the byte are zero, for signed types too.
         DType::Int4 | DType::UInt4 => (unary_loop::<LowBits<4>, u8>, DType::UInt8),
         DType::Int2 | DType::UInt2 => (unary_loop::<LowBits<2>, u8>, DType::UInt8),
         _ => return None,
@@ -289,7 +290,7 @@ unsafe fn single_to_bfloat16(from: *const u8, to: *mut u8, n: usize) {
     }
 }
 
-/// Bits of a bfloat16 number to single precision.
+/// bfloat16 bits to single precision.
 struct FromBFloat16;
 
 impl Unary<u16> for FromBFloat16 {
@@ -355,19 +356,19 @@ impl<const N: u32> Unary<u8> for SignExtend<N> {
     }
 }
 
-/// A type that casts start from; `Wide` holds its values without loss.
+/// A type that casts start from; `Wide` represents its values exactly.
 trait Source: Element {
     type Wide: Wide;
     fn widen(self) -> Self::Wide;
 }
 
-/// The few types through which all others go. (What is wider than needed costs nothing: the
-/// compiler sees through it.)
+/// The few intermediate types of all conversions. (Widening more than needed costs nothing: the
+/// compiler removes it.)
 trait Wide {
     fn convert<D: Target>(self) -> D;
 }
 
-/// A type that casts end in.
+/// A target type of casts.
 trait Target: Element {
     fn from_i64(x: i64) -> Self;
     fn from_u64(x: u64) -> Self;
@@ -533,7 +534,8 @@ complex_targets! {
     Complex64: f64;
 }
 
-/// Float to integer as x86-64's instructions do it: what does not fit becomes the least integer.
+/// Float to integer as x86-64's instructions do it: values out of range become the minimum of the
+/// type.
 macro_rules! to_integer {
     ($($name:ident: $from:ty => $to:ty;)+) => { $(
         #[inline(always)]
@@ -556,7 +558,7 @@ to_integer! {
     f64_to_i64: f64 => i64;
 }
 
-/// Compilers convert to u64 by two signed conversions, and this is what comes of it.
+/// The result of the two signed conversions by which compilers convert to u64.
 #[inline(always)]
 fn combine_to_u64(low: i64, high: i64) -> u64 {
     (low | (high & (low >> 63))) as u64
@@ -577,7 +579,7 @@ struct To<D>(PhantomData<D>);
 
 impl<S: Source, D: Target> Unary<S> for To<D> {
     type Out = D;
-    // Only the pairs that programs convert by the million.
+    // Only pairs that are common in programs.
     const IS_SIMD: bool = size_of::<S>() + size_of::<D>() <= 12
         && (matches!(D::DTYPE, DType::Float) || matches!(S::DTYPE, DType::Float));
 

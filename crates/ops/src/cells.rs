@@ -1,15 +1,15 @@
-//! Elements as opaque cells, for kernels that move them.
+//! Elements as opaque cells, for kernels that copy and move them.
 //!
-//! Numbers are moved by their size, so one loop serves every dtype of 1, 2, 4, 8 or 16 bytes;
-//! strings, handles and variants are moved by reference count. [`with_cell!`] selects the cell type
-//! of a dtype.
+//! Numbers are copied by their size, so one loop serves all dtypes of 1, 2, 4, 8 or 16 bytes;
+//! strings, resource handles and variants are cloned by reference count. [`with_cell!`] selects the
+//! cell type of a dtype.
 
 use bytes::Bytes;
 use thalweg_kernel::KernelContext;
 use thalweg_tensor::{DType, ResourceHandle, Result, Shape, Tensor, VariantValue, ensure};
 
-/// A number of `N` bytes, of any meaning and alignment. It is made only by copying another or as
-/// zero, so a bool moved as one stays a bool.
+/// A number of `N` bytes, of any dtype and alignment. Values are only copied from other cells or
+/// zero, so a bool copied as a cell stays a valid bool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub(crate) struct Bits<const N: usize>([u8; N]);
@@ -27,11 +27,11 @@ impl<const N: usize> Default for Bits<N> {
     }
 }
 
-/// An element that can be moved. Cells go only between tensors of one dtype.
+/// An element that can be copied. Cells are copied only between tensors of one dtype.
 pub(crate) trait Cell: Clone + Default + Send + Sync + 'static {
     /// The elements of a tensor whose dtype has this cell.
     fn view(tensor: &Tensor) -> Result<&[Self]>;
-    /// The elements for writing, if nobody else refers to them.
+    /// Mutable elements; `None` if the tensor's memory is shared.
     fn view_mut(tensor: &mut Tensor) -> Result<&mut [Self]>;
 }
 
@@ -123,19 +123,19 @@ macro_rules! with_cell {
     }};
 }
 
-/// Memory for a tensor of any dtype, charged to the session; the caller writes every element.
+/// An uninitialized tensor of any dtype, charged to the session; the caller writes every element.
 pub(crate) fn blank(ctx: &KernelContext<'_>, dtype: DType, shape: Shape) -> Result<Tensor> {
     Tensor::blank_in(dtype, shape, Some(ctx.budget()))
 }
 
-/// What moving one element costs, for cutting work into blocks: copies are bound by memory,
-/// objects by their reference counts.
+/// Cost of copying one element: numbers are bound by memory bandwidth, objects by reference
+/// counting.
 pub(crate) fn nanoseconds_per_cell<C>() -> f64 {
     if std::mem::needs_drop::<C>() { 10.0 } else { size_of::<C>() as f64 * 0.1 }
 }
 
-/// Sets every cell to `value`. Long runs of numbers are copied from what is already filled: that is
-/// fast for any size of cell.
+/// Sets every cell to `value`. Long runs of numbers are copied from the filled part, which is fast
+/// for any cell size.
 pub(crate) fn fill<C: Cell>(cells: &mut [C], value: &C) {
     const SEED: usize = 128;
     if std::mem::needs_drop::<C>() || cells.len() <= 2 * SEED {

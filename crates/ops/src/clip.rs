@@ -8,7 +8,7 @@ use crate::gradients::{Arithmetic, set_repeated};
 use crate::math::simd::{self, Level, Loop};
 use crate::split::for_each_rows;
 
-/// To the tensor where it lies between the limits, else to the limit beyond which it lies.
+/// The adjoint goes to the tensor where it is between the limits, else to the limit that clips it.
 fn clip_by_value_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, t, low, high) = (g.grad(0)?, g.input(0), g.input(1), g.input(2));
     let (is_below, is_above) = (g.add("Less", &[t, low])?, g.add("Greater", &[t, high])?);
@@ -28,9 +28,9 @@ pub(crate) static FAMILY: Family = Family {
     ] => clip_by_value)],
 };
 
-/// A number that can be held between limits.
+/// A number that can be clipped.
 trait Clip: Element {
-    /// Not above `high`, then not below `low`. A limit that is NaN holds nothing.
+    /// `max(min(self, high), low)`. A NaN limit has no effect.
     fn clip(self, low: Self, high: Self) -> Self;
 }
 
@@ -61,7 +61,7 @@ macro_rules! complex {
 
 complex!(Complex32, Complex64);
 
-/// One limit: the same for all elements, or one for each.
+/// A limit: one for all elements, or one for each.
 enum Limit<'a, T> {
     One(T),
     Each(&'a [T]),
@@ -136,7 +136,7 @@ mod tests {
         assert!(f32::NAN.clip(-1.0, 1.0).is_nan());
         assert_eq!((-5f32).clip(f32::NAN, 1.0), -5.0);
         assert_eq!(5f32.clip(-1.0, f32::NAN), 5.0);
-        // The lower limit wins where they cross.
+        // The lower limit wins where the limits cross.
         assert_eq!(0f32.clip(3.0, 1.0), 3.0);
         let clipped = Complex32::new(3.0, -1.0).clip(Complex32::ZERO, Complex32::new(2.0, 0.0));
         assert_eq!(clipped, Complex32::new(2.0, 0.0));

@@ -13,12 +13,13 @@ use crate::math::simd::Level;
 use crate::number::Real;
 use crate::split::for_each_rows;
 
-/// `z = x ? y`, a flag for each pair.
+/// `z = x ? y`, a bool for each pair of elements.
 const fn compare(name: &'static str) -> OpDef {
     OpDef::new(name, shape::broadcast).without_gradient()
 }
 
-/// Equality, which can answer for shapes that do not fit.
+/// Equality, which with `incompatible_shape_error` false has a result for shapes that do not
+/// broadcast.
 const fn equality(name: &'static str) -> OpDef {
     OpDef { shape: equality_shape, ..compare(name) }
 }
@@ -136,7 +137,8 @@ fn equality_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     if c.attrs().bool("incompatible_shape_error")? {
         return shape::broadcast(c);
     }
-    // Shapes that do not fit give a scalar, so only known ones that do tell the result's.
+    // Shapes that do not broadcast give a scalar, so the result's shape is known only if both
+    // shapes are and broadcast.
     let (x, y) = (c.input(0), c.input(1));
     let known = x.to_shape().is_some() && y.to_shape().is_some();
     let result = match shape::broadcast_shapes(x, y) {
@@ -148,7 +150,7 @@ fn equality_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What the op answers for shapes that do not broadcast, if it does not fail.
+/// The result for shapes that do not broadcast, unless that is an error.
 fn answer_for_misfit(init: &KernelInit<'_>) -> Result<Option<bool>> {
     let fails = init.attrs().bool("incompatible_shape_error")?;
     Ok((!fails).then(|| init.node.op.name == "NotEqual"))

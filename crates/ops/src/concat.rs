@@ -44,7 +44,7 @@ pub(crate) static FAMILY: Family = Family {
 
 type Dims = SmallVec<[Option<usize>; 4]>;
 
-/// The axis that `axis` names in a tensor of this rank; negative ones count from the end.
+/// The non-negative form of `axis` for a tensor of this rank.
 fn checked_axis(axis: i64, rank: usize) -> Option<usize> {
     let from_end = if axis < 0 { axis.wrapping_add(rank as i64) } else { axis };
     usize::try_from(from_end).ok().filter(|&a| a < rank)
@@ -100,7 +100,7 @@ fn axis_out_of_range(axis: i64, rank: usize) -> thalweg_tensor::Error {
 }
 
 fn concat_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
-    // The axis is input 0 or the last one; vectors have only axis 0, so its value does not matter.
+    // The axis is input 0 or the last input; vectors have only axis 0, so its value is not needed.
     let last = c.num_inputs() - 1;
     let values = if c.attrs().get("Tidx").is_some() { 0..last } else { 1..last + 1 };
     let mut elements = SmallVec::new();
@@ -137,7 +137,7 @@ fn concat(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let size = concat_size(ctx, values.clone(), axis)?;
         let mut dims = first.to_vec();
         dims[axis] = size;
-        // A single input that is not empty is the result.
+        // A single nonempty input is the result.
         let mut filled =
             values.clone().filter(|&i| ctx.input(i).is_ok_and(|t| t.num_elements() > 0));
         if let (Some(only), None) = (filled.next(), filled.next()) {
@@ -180,7 +180,8 @@ fn concat_size(
     Ok(size)
 }
 
-/// The inputs side by side: each is `outer` rows, which follow each other in rows of the output.
+/// Concatenates the inputs: each is `outer` rows, which are placed next to each other in rows of
+/// the output.
 pub(crate) fn joined(
     ctx: &KernelContext<'_>,
     values: std::ops::Range<usize>,
@@ -284,7 +285,7 @@ fn pack_axis(axis: i64, rank: usize) -> Result<usize> {
 fn pack_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
     let mut elements = SmallVec::new();
     for i in 0..c.num_inputs() {
-        // One size that is not known does not hide the others.
+        // One unknown size leaves the other elements known.
         elements.push(match c.input(i) {
             Some(value) if value.is_scalar => value.elements[0],
             None if c.input_shape(i).rank() == Some(0) => None,
@@ -368,8 +369,8 @@ fn unpack(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Sets each output to the next `size` rows of input `i` along `axis`, in the given shape. Parts of
-/// the first dimension share the input's memory.
+/// Sets each output to the next `size` rows of input `i` along `axis`, in the given shape. Slices
+/// of the first dimension share the input's memory.
 fn cut(
     ctx: &mut KernelContext<'_>,
     i: usize,
@@ -490,7 +491,7 @@ fn split_v_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Sizes of the parts, of which one may be given as -1, when `total` is split.
+/// Sizes of the parts when `total` is split; at most one may be given as -1.
 fn split_sizes(sizes: &[i64], num: usize, total: usize) -> Result<Vec<usize>> {
     ensure!(
         sizes.len() == num,

@@ -5,18 +5,18 @@ use thalweg_tensor::{DType, Result};
 
 use crate::gradient_shapes::{element, flat, rank_of};
 
-/// Of `Concat`, whose first input is the axis.
+/// Gradient of `Concat`, whose first input is the axis.
 pub(crate) fn concat(g: &mut GradientContext<'_>) -> Result<()> {
     divide(g, 0, 1)
 }
 
-/// Of `ConcatV2`, whose last input is the axis.
+/// Gradient of `ConcatV2`, whose last input is the axis.
 pub(crate) fn concat_v2(g: &mut GradientContext<'_>) -> Result<()> {
     let last = g.num_inputs() - 1;
     divide(g, last, 0)
 }
 
-/// Divides the adjoint among the values, which begin at input `first`.
+/// Splits the adjoint among the values, which begin at input `first`.
 fn divide(g: &mut GradientContext<'_>, axis_input: usize, first: usize) -> Result<()> {
     let values: Vec<usize> = (first..g.num_inputs()).filter(|&i| i != axis_input).collect();
     let axis = g.input(axis_input);
@@ -50,7 +50,7 @@ fn split(
     g.op("SplitV").inputs(&[x, sizes, axis]).attr("num_split", count as i64).build_all()
 }
 
-/// The axis, counted from the front, if that is known.
+/// The non-negative axis, if its value is known.
 fn known_axis(g: &GradientContext<'_>, axis: Output, value: usize) -> Option<i64> {
     let axis = g.value(axis)?.elements.first().copied().flatten()?;
     if axis >= 0 {
@@ -59,7 +59,7 @@ fn known_axis(g: &GradientContext<'_>, axis: Output, value: usize) -> Option<i64
     g.shape(g.input(value)).rank().map(|rank| axis + rank as i64)
 }
 
-/// The sizes of these inputs along the axis, a vector of int32.
+/// The sizes of these inputs along the axis, as a vector of int32.
 fn sizes_along(g: &mut GradientContext<'_>, axis: Output, values: &[usize]) -> Result<Output> {
     let known = known_axis(g, axis, values[0]).and_then(|axis| {
         let size = |&i: &usize| {
@@ -82,7 +82,7 @@ fn sizes_along(g: &mut GradientContext<'_>, axis: Output, values: &[usize]) -> R
     g.op("Pack").inputs(&sizes).build()
 }
 
-/// Along the first axis each value gets the rows that lie in its stretch.
+/// Along the first axis, each value gets the rows of the `IndexedSlices` in its range.
 fn divide_rows(
     g: &mut GradientContext<'_>,
     rows: IndexedSlices,
@@ -110,33 +110,33 @@ fn divide_rows(
     Ok(())
 }
 
-/// Of `Pack`.
+/// Gradient of `Pack`.
 pub(crate) fn pack(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, count) = (g.grad(0)?, g.num_inputs());
     let parts = g.op_like("Unpack", &["axis"]).input(grad).attr("num", count as i64).build_all()?;
     parts.into_iter().enumerate().try_for_each(|(i, part)| g.set(i, part))
 }
 
-/// Of `Unpack`.
+/// Gradient of `Unpack`.
 pub(crate) fn unpack(g: &mut GradientContext<'_>) -> Result<()> {
     let grads = all_grads(g)?;
     let adjoint = g.op_like("Pack", &["axis"]).inputs(&grads).build()?;
     g.set(0, adjoint)
 }
 
-/// Of `Split`.
+/// Gradient of `Split`.
 pub(crate) fn split_evenly(g: &mut GradientContext<'_>) -> Result<()> {
     join(g, 1, 0)
 }
 
-/// Of `SplitV`.
+/// Gradient of `SplitV`.
 pub(crate) fn split_v(g: &mut GradientContext<'_>) -> Result<()> {
     join(g, 0, 2)
 }
 
 fn join(g: &mut GradientContext<'_>, value: usize, axis_input: usize) -> Result<()> {
     let (grads, axis) = (all_grads(g)?, g.input(axis_input));
-    // Concatenation wants two.
+    // `Concat` needs at least two inputs.
     let adjoint = match grads[..] {
         [only] => only,
         _ => g.op("ConcatV2").inputs(&grads).input(axis).build()?,
@@ -144,7 +144,7 @@ fn join(g: &mut GradientContext<'_>, value: usize, axis_input: usize) -> Result<
     g.set(value, adjoint)
 }
 
-/// The adjoints of all outputs; zeros where there is none.
+/// The adjoints of all outputs, with zeros for missing ones.
 fn all_grads(g: &mut GradientContext<'_>) -> Result<Vec<Output>> {
     (0..g.num_outputs()).map(|i| g.grad(i)).collect()
 }

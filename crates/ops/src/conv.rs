@@ -94,7 +94,7 @@ fn convolved_shape(c: &mut ShapeContext<'_>, spatial: usize) -> Result<()> {
 fn input_shape(c: &mut ShapeContext<'_>, spatial: usize) -> Result<()> {
     let rank = spatial + 2;
     let sizes = c.shape_from_input(0)?;
-    // Only the spatial sizes may be given.
+    // Height and width alone may be given.
     let shape = if sizes.rank() == Some(rank) { sizes } else { PartialShape::of_rank(rank) };
     c.set_output(0, shape);
     Ok(())
@@ -137,14 +137,14 @@ where
     })
 }
 
-/// Sets the output to these images, which have the channels last.
+/// Sets the output to these images, whose channels are the last dimension.
 fn finish<T: Widen>(ctx: &mut KernelContext<'_>, images: Tensor, sliding: Sliding) -> Result<()> {
     let images = narrowed::<T>(ctx, images)?;
     let images = sliding.format.restore(ctx, images)?;
     ctx.set_output(0, images)
 }
 
-/// The shape in input `i`: a vector of sizes, or a tensor that has it.
+/// The shape in input `i`: a vector of sizes, or a tensor that has the shape.
 fn shape_of(ctx: &KernelContext<'_>, i: usize, name: &str) -> Result<Shape> {
     let argument = &ctx.node().op.inputs[i].name;
     match argument.ends_with("_sizes") {
@@ -188,7 +188,7 @@ where
     })
 }
 
-/// The shape of the images; of two-dimensional ones, only height and width may be given.
+/// The shape of the images; for two-dimensional images, height and width alone may be given.
 fn full_input_shape(
     sliding: &Sliding,
     sizes: Shape,
@@ -412,7 +412,7 @@ mod tests {
         call.attr("padding", case.padding).attr("data_format", format)
     }
 
-    /// Every output of a convolution written out, as `visit(out, image, filter)` of indices.
+    /// Calls `visit(out, image, filter)` with the indices of every product of a convolution.
     fn visit_products(case: &Case, out: &Shape, mut visit: impl FnMut(usize, usize, usize)) {
         let [h, w] = case.image;
         let [kh, kw] = case.filter;

@@ -1,7 +1,7 @@
 //! Gradients of convolutions.
 //!
-//! A convolution is bilinear in images and filter, and so are its two gradient ops in their inputs:
-//! each of the three ops is the gradient of the others.
+//! A convolution is bilinear in images and filter, and so are its gradient ops in their inputs: the
+//! gradient of each of the three ops consists of the other two.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::Result;
@@ -74,7 +74,7 @@ impl Kind {
         g.op_like(self.to_filter, self.attrs).inputs(&[images, sizes, dy]).build()
     }
 
-    /// `forward(images, filter)`.
+    /// Gradient of `forward(images, filter)`.
     fn forward_grad(&self, g: &mut GradientContext<'_>) -> Result<()> {
         let (grad, images, filter) = (g.grad(0)?, g.input(0), g.input(1));
         let adjoint = self.of_images(g, images, filter, grad)?;
@@ -83,7 +83,7 @@ impl Kind {
         g.set(1, adjoint)
     }
 
-    /// `to_images(sizes, filter, dy)`.
+    /// Gradient of `to_images(sizes, filter, dy)`.
     fn to_images_grad(&self, g: &mut GradientContext<'_>) -> Result<()> {
         let (grad, filter, dy) = (g.grad(0)?, g.input(1), g.input(2));
         let adjoint = self.of_filter(g, grad, filter, dy)?;
@@ -92,7 +92,7 @@ impl Kind {
         g.set(2, adjoint)
     }
 
-    /// `to_filter(images, sizes, dy)`.
+    /// Gradient of `to_filter(images, sizes, dy)`.
     fn to_filter_grad(&self, g: &mut GradientContext<'_>) -> Result<()> {
         let (grad, images, dy) = (g.grad(0)?, g.input(0), g.input(2));
         let adjoint = self.of_images(g, images, grad, dy)?;
@@ -102,47 +102,47 @@ impl Kind {
     }
 }
 
-/// Of `Conv2D`.
+/// Gradient of `Conv2D`.
 pub(crate) fn conv_2d(g: &mut GradientContext<'_>) -> Result<()> {
     TWO_DIMENSIONS.forward_grad(g)
 }
 
-/// Of `Conv2DBackpropInput`.
+/// Gradient of `Conv2DBackpropInput`.
 pub(crate) fn conv_2d_to_images(g: &mut GradientContext<'_>) -> Result<()> {
     TWO_DIMENSIONS.to_images_grad(g)
 }
 
-/// Of `Conv2DBackpropFilter`.
+/// Gradient of `Conv2DBackpropFilter`.
 pub(crate) fn conv_2d_to_filter(g: &mut GradientContext<'_>) -> Result<()> {
     TWO_DIMENSIONS.to_filter_grad(g)
 }
 
-/// Of `Conv3D`.
+/// Gradient of `Conv3D`.
 pub(crate) fn conv_3d(g: &mut GradientContext<'_>) -> Result<()> {
     THREE_DIMENSIONS.forward_grad(g)
 }
 
-/// Of `Conv3DBackpropInputV2`.
+/// Gradient of `Conv3DBackpropInputV2`.
 pub(crate) fn conv_3d_to_images(g: &mut GradientContext<'_>) -> Result<()> {
     THREE_DIMENSIONS.to_images_grad(g)
 }
 
-/// Of `Conv3DBackpropFilterV2`.
+/// Gradient of `Conv3DBackpropFilterV2`.
 pub(crate) fn conv_3d_to_filter(g: &mut GradientContext<'_>) -> Result<()> {
     THREE_DIMENSIONS.to_filter_grad(g)
 }
 
-/// Of `DepthwiseConv2dNative`.
+/// Gradient of `DepthwiseConv2dNative`.
 pub(crate) fn depthwise(g: &mut GradientContext<'_>) -> Result<()> {
     DEPTHWISE.forward_grad(g)
 }
 
-/// Of `DepthwiseConv2dNativeBackpropInput`.
+/// Gradient of `DepthwiseConv2dNativeBackpropInput`.
 pub(crate) fn depthwise_to_images(g: &mut GradientContext<'_>) -> Result<()> {
     DEPTHWISE.to_images_grad(g)
 }
 
-/// Of `DepthwiseConv2dNativeBackpropFilter`.
+/// Gradient of `DepthwiseConv2dNativeBackpropFilter`.
 pub(crate) fn depthwise_to_filter(g: &mut GradientContext<'_>) -> Result<()> {
     DEPTHWISE.to_filter_grad(g)
 }

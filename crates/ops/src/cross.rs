@@ -35,7 +35,7 @@ fn cross_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Numbers of which determinants are made.
+/// Element types of determinants.
 trait Entry: Element {
     /// `a * d - b * c`, every step rounded to this type.
     fn determinant(a: Self, b: Self, c: Self, d: Self) -> Self;

@@ -1,4 +1,4 @@
-//! Softmax cross entropy with dense and sparse labels, with its gradient.
+//! Softmax cross entropy with dense and sparse labels, and its gradient.
 
 use half::{bf16, f16};
 use num_traits::{Float, One};
@@ -27,8 +27,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// The adjoint of the logits: from that of the loss by `backprop`, which is its gradient; from that
-/// of `backprop`, for second derivatives, by the softmax's.
+/// The adjoint of the logits: `backprop`, the gradient of the loss, times the adjoint of the loss;
+/// for second derivatives plus the softmax gradient of the adjoint of `backprop`.
 fn logits_adjoint(g: &mut GradientContext<'_>) -> Result<Output> {
     let backprop = g.output(1);
     let by_row = loss_adjoint(g)?;
@@ -87,7 +87,7 @@ fn sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A matrix read as one of the broadcast size: a step of 0 repeats.
+/// A matrix broadcast to the common size: a stride of 0 repeats.
 #[derive(Clone, Copy)]
 struct Matrix<'a, A> {
     data: &'a [A],
@@ -117,7 +117,7 @@ impl<'a, A: Copy> Matrix<'a, A> {
         }
     }
 
-    /// The row, if its elements lie side by side.
+    /// The row, if its elements are contiguous.
     fn row(&self, row: usize, columns: usize) -> Option<&'a [A]> {
         let start = row * self.row_step;
         (self.column_step == 1 || columns == 1).then(|| &self.data[start..start + columns])

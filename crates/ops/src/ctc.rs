@@ -61,8 +61,8 @@ fn loss_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The second output is the gradient, for each sequence's loss. Nobody knows how that one changes,
-/// and who asks is told so.
+/// The second output is the gradient of each sequence's loss. Its own gradient is not implemented:
+/// requesting it is an error.
 fn loss_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, slope, last) = (g.grad(0)?, g.output(1), g.int(-1)?);
     let message = "the CTC loss has no second derivative";
@@ -99,7 +99,7 @@ fn beam_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Scores by time, sequence and class.
+/// The sizes of the logits: time, sequences (batch), classes.
 #[derive(Clone, Copy)]
 struct Sizes {
     times: usize,
@@ -120,7 +120,7 @@ fn sizes_of(ctx: &KernelContext<'_>) -> Result<Sizes> {
     Ok(Sizes { times, batch, classes })
 }
 
-/// The lengths in input `i` as they came, one for each sequence.
+/// The sequence lengths in input `i`, not clamped.
 fn lengths_of<'a>(ctx: &'a KernelContext<'_>, i: usize) -> Result<&'a [i32]> {
     let lengths = ctx.input(i)?;
     ensure!(
@@ -132,7 +132,7 @@ fn lengths_of<'a>(ctx: &'a KernelContext<'_>, i: usize) -> Result<&'a [i32]> {
     lengths.as_slice()
 }
 
-/// The scores in double precision.
+/// The logits in double precision.
 fn scores_of(ctx: &KernelContext<'_>) -> Result<Tensor> {
     let input = ctx.input(0)?;
     if input.dtype() == DType::Double {
@@ -146,7 +146,7 @@ fn scores_of(ctx: &KernelContext<'_>) -> Result<Tensor> {
     Ok(scores)
 }
 
-/// Results in the dtype of output `i`.
+/// Converts results to the dtype of output `i`.
 fn in_dtype_of(ctx: &KernelContext<'_>, i: usize, results: Tensor) -> Result<Tensor> {
     if ctx.output_dtype(i)? == DType::Double {
         return Ok(results);

@@ -32,7 +32,7 @@ const CUMPROD: OpDef = OpDef { name: "Cumprod", ..CUMSUM }.with_gradient(cumprod
 const CUMULATIVE_LOGSUMEXP: OpDef =
     OpDef { name: "CumulativeLogsumexp", ..CUMSUM }.with_gradient(cumulative_logsumexp_grad);
 
-/// The running `op` of `x` along the same dimension, the other way.
+/// `op` along the same dimension, with `reverse` inverted.
 fn backwards(g: &mut GradientContext<'_>, op: &str, x: Output) -> Result<Output> {
     let (axis, reverse) = (g.input(1), g.attrs().bool("reverse")?);
     g.op_like(op, &["exclusive"]).inputs(&[x, axis]).attr("reverse", !reverse).build()
@@ -44,8 +44,8 @@ fn cumsum_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Every product has each of its factors once. TensorFlow divides it out, and a factor of zero
-/// gets nothing.
+/// The adjoint is the reversed `Cumsum` of `y * grad`, divided by `x`. As in TensorFlow, a factor
+/// of zero gets an adjoint of zero.
 fn cumprod_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, x, y) = (g.grad(0)?, g.input(0), g.output(0));
     let product = g.times(y, grad)?;
@@ -54,7 +54,7 @@ fn cumprod_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Σ grad e^(x - y) over the results that `x` is part of, in logarithms, so that nothing overflows:
+/// Σ grad e^(x - y) over the results that contain `x`, computed in logarithms to avoid overflow:
 /// once for the positive adjoints and once for the negative ones.
 fn cumulative_logsumexp_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let grad = g.grad(0)?;
@@ -77,7 +77,7 @@ fn positive_part(g: &mut GradientContext<'_>, grad: Output) -> Result<Output> {
     g.add("Exp", &[exponent])
 }
 
-/// The least finite number of a type.
+/// The lowest finite number of a dtype.
 fn lowest(dtype: DType) -> f64 {
     match dtype {
         DType::Half => f16::MIN.to_f64(),
@@ -138,7 +138,7 @@ fn scan<T: Widen, F: Fold<T::Wide>>(init: &KernelInit<'_>) -> Result<AnyKernel> 
     AnyKernel::new(move |ctx| scan_along::<T, F>(ctx, exclusive, reverse))
 }
 
-/// Columns that one thread goes along at a time.
+/// Columns that one thread scans at a time.
 const TILE: usize = 256;
 
 fn scan_along<T: Widen, F: Fold<T::Wide>>(
@@ -193,7 +193,7 @@ fn scan_along<T: Widen, F: Fold<T::Wide>>(
     ctx.set_output(0, output)
 }
 
-/// Goes along elements that lie side by side.
+/// Scans contiguous elements.
 fn scan_run<'a, A: Copy + 'a, F: Fold<A>>(run: impl Iterator<Item = &'a mut A>, exclusive: bool) {
     let mut total = F::START;
     for x in run {

@@ -86,7 +86,7 @@ fn print(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Where text goes.
+/// Destination of printed text.
 enum Stream {
     Stdout,
     Stderr,
@@ -114,7 +114,7 @@ impl Stream {
         })
     }
 
-    /// Text that nobody can read is no reason to end a step: only files complain.
+    /// A failed write to a standard stream is ignored; only files return errors.
     fn write(&self, ctx: &KernelContext<'_>, text: &[u8]) -> Result<()> {
         match self {
             Stream::Stdout => {
@@ -137,7 +137,7 @@ impl Stream {
     }
 }
 
-/// As a message whose last line needs no end.
+/// Logs the text as a message, without its last line end.
 fn log(level: Level, ctx: &KernelContext<'_>, text: &[u8]) {
     let (node, step) = (ctx.node().name.as_ref() as &str, ctx.step().step_id().number);
     let text = String::from_utf8_lossy(text);

@@ -32,12 +32,12 @@ fn by_inverse(g: &mut GradientContext<'_>, inverse: &str) -> Result<()> {
     g.set(0, moved)
 }
 
-/// Where the channels are.
+/// Data format: position of the channels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Order {
     Last,
     First,
-    /// First, but four of them after the image.
+    /// NCHW_VECT_C: channels first, in vectors of four in the last dimension.
     FirstInFours,
 }
 
@@ -66,7 +66,7 @@ impl Blocks {
         if self.order == Order::FirstInFours { 5 } else { 4 }
     }
 
-    /// Where height, width and channels are.
+    /// Dimensions of height, width and channels.
     fn places(self) -> [usize; 3] {
         if self.order == Order::Last { [1, 2, 3] } else { [2, 3, 1] }
     }
@@ -81,7 +81,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// The sizes after the blocks went into the channels.
+    /// Sizes of the `SpaceToDepth` output for input sizes `dims`.
     fn to_depth<D: Size>(self, dims: &[D]) -> Result<SmallVec<[D; 5]>> {
         let [h, w, c] = self.places();
         let mut out: SmallVec<[D; 5]> = dims.iter().copied().collect();
@@ -98,7 +98,7 @@ impl Blocks {
         Ok(out)
     }
 
-    /// The sizes after the channels went into blocks.
+    /// Sizes of the `DepthToSpace` output for input sizes `dims`.
     fn to_space<D: Size>(self, dims: &[D]) -> Result<SmallVec<[D; 5]>> {
         let [h, w, c] = self.places();
         let mut out: SmallVec<[D; 5]> = dims.iter().copied().collect();
@@ -116,8 +116,8 @@ impl Blocks {
         Ok(out)
     }
 
-    /// The tensor with the small image, of these sizes, as a tensor with a dimension for each part
-    /// of its channels: sizes, and the order that gives the tensor with the large image.
+    /// The tensor with the small image reshaped to one dimension for each factor of its channels:
+    /// the sizes, and the permutation that gives the tensor with the large image.
     fn split(self, small: &[usize]) -> Result<(Shape, &'static [usize])> {
         let b = self.size;
         let depth = |channels: usize| channels / b / b;
@@ -144,7 +144,7 @@ fn too_large() -> thalweg_tensor::Error {
 /// A size that may be unknown.
 trait Size: Copy + std::fmt::Debug {
     fn times(self, factor: usize) -> Option<Self>;
-    /// Nothing if the division has a rest.
+    /// The quotient, or `None` if there is a remainder.
     fn divided(self, divisor: usize) -> Option<Self>;
 }
 
@@ -192,7 +192,8 @@ fn space_to_depth(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let dims = blocks.to_depth(input.shape())?;
         let (split, axes) = blocks.split(&dims)?;
         let mut out = blank(ctx, input.dtype(), Shape::new(&dims)?)?;
-        // Walk the large image as it lies, and find each element's place in the small one.
+        // Iterates over the large image in memory order and computes each element's position in the
+        // small one.
         let large: SmallVec<[usize; 8]> = axes.iter().map(|&a| split[a]).collect();
         let from = strides(&large);
         let mut source: SmallVec<[isize; 8]> = smallvec::smallvec![0; axes.len()];

@@ -63,14 +63,14 @@ fn shape_in(c: &mut ShapeContext<'_>, i: usize) -> Result<()> {
     Ok(())
 }
 
-/// A depthwise convolution of a batch of images, channels last.
+/// A depthwise convolution of a batch of images in NHWC.
 #[derive(Clone, Copy, Debug)]
 struct Depthwise {
     sliding: Sliding,
     batch: usize,
     grid: Grid,
     channels: usize,
-    /// Filters per channel.
+    /// Filters per channel (`channel_multiplier`).
     multiplier: usize,
 }
 
@@ -111,7 +111,7 @@ impl Depthwise {
         Ok(())
     }
 
-    /// Calls `visit(cell, pixel)` for the cells of a window that lie on the image.
+    /// Calls `visit(cell, pixel)` for the cells of a window that are inside the image.
     fn visit(&self, window: usize, mut visit: impl FnMut(usize, usize)) {
         let step = self.grid.axes[2].dilation;
         self.grid.visit_rows(window, |cell, pixel, count| {
@@ -174,7 +174,7 @@ impl Depthwise {
         })
     }
 
-    /// Every cell of the filters by itself, one image row after the other.
+    /// Gradient of the filter, cell by cell over all image rows.
     fn backward_filter<A: Real>(
         &self,
         ctx: &KernelContext<'_>,
@@ -184,7 +184,7 @@ impl Depthwise {
     ) -> Result<()> {
         let (outs, channels) = (self.outs(), self.channels);
         let [_, rows, columns] = self.grid.axes;
-        // A row is summed by itself first, so that errors do not grow with the batch.
+        // Each row is summed first, so that rounding errors do not grow with the batch.
         let mut row_sums = ctx.allocate(A::DTYPE, Shape::new(&[self.grid.cells(), outs])?)?;
         let row_sums = crate::split::Disjoint::new(row_sums.as_mut_slice::<A>()?);
         let cost = 0.3 * (self.batch * self.grid.output_pixels()) as f64 * outs as f64;
@@ -212,7 +212,7 @@ impl Depthwise {
     }
 }
 
-/// Windows that are summed at once, so that the filter is read once for all of them.
+/// Windows that are summed together, so that the filter is read once for all of them.
 const AT_ONCE: usize = 4;
 
 /// Sums the products of `N` channels of `W` windows in registers; `x` begins with the channels of
@@ -251,7 +251,7 @@ fn sum_windows<A: Real, L: Level, const W: usize>(
     while at < channels {
         let (out, operands) = (&mut out[at..], (x.get(at..).unwrap_or(&[]), &f[at..]));
         match channels - at {
-            // As many of the wider type do not fit the registers.
+            // Twice as many of the wider type would not fit in the registers.
             16.. if size_of::<A>() <= 4 => {
                 sum_block::<A, L, W, 16>(out, operands, run, channels);
                 at += 16;
@@ -269,7 +269,7 @@ fn sum_windows<A: Real, L: Level, const W: usize>(
 }
 
 vectorized! {
-    /// `out` becomes the sums of products of the filter and each of the run's windows.
+    /// Sets `out` to the sums of products of the filter and each window of the run.
     fn sum_products<L>[A: Real](
         out: &mut [A],
         images: &[A],
@@ -277,7 +277,7 @@ vectorized! {
         run: &Run<'_>,
         channels: usize,
     ) {
-        // Windows without a cell may lie anywhere.
+        // The position of a window without cells may be out of bounds.
         let from = |i| images.get((run.first + i * run.stride) * channels..).unwrap_or(&[]);
         let whole = run.windows / AT_ONCE * AT_ONCE;
         let (groups, rest) = out.split_at_mut(whole * channels);
@@ -426,7 +426,7 @@ mod tests {
         call.attr("dilations", &[1, dilation, dilation, 1][..])
     }
 
-    /// A depthwise convolution is a grouped one, and so are its gradients.
+    /// A depthwise convolution and its gradients equal those of a grouped convolution.
     #[test]
     fn agrees_with_groups() {
         for (channels, multiplier, stride, dilation) in [(3, 1, 1, 1), (3, 2, 2, 1), (2, 3, 1, 2)] {

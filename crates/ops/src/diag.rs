@@ -31,7 +31,7 @@ const NUMBERS: &[(&str, &[DType])] = &[(
 
 const DIAG: OpDef = OpDef::new("Diag", diag_shape).with_gradient(|g| by_inverse(g, "DiagPart"));
 
-/// The gradient of an op that moves elements: `inverse` moves them back.
+/// The gradient of an op that rearranges elements: the op `inverse` rearranges them back.
 fn by_inverse(g: &mut GradientContext<'_>, inverse: &str) -> Result<()> {
     let grad = g.grad(0)?;
     let moved = g.add(inverse, &[grad])?;

@@ -86,9 +86,9 @@ fn sliding(attrs: NodeAttrs<'_>) -> Result<Sliding> {
     Ok(Sliding::over_space(2, read("strides")?, read("rates")?, padding))
 }
 
-/// A number that images hold.
+/// Element types of images.
 trait Gray: Element + PartialOrd {
-    /// What is below every sum.
+    /// The lowest value, which no sum is below.
     const LOWEST: Self;
     /// The sum, wrapping.
     fn plus(self, other: Self) -> Self;
@@ -130,7 +130,7 @@ struct Dilation {
     depth: usize,
 }
 
-/// Where the largest sum of a window came from: cell of the filter, pixel of the image.
+/// Position of a window's maximum: cell of the filter, pixel of the image.
 struct Origin<T> {
     value: T,
     cell: usize,
@@ -161,7 +161,7 @@ impl Dilation {
         Shape::new(&[self.batch, self.rows.output, self.columns.output, self.depth])
     }
 
-    /// As [`Dilation::new`], with a gradient of the output's shape in input 2.
+    /// As [`Dilation::new`], with the gradient of the output in input 2.
     fn with_gradient(ctx: &KernelContext<'_>, sliding: &Sliding) -> Result<Dilation> {
         let dilation = Dilation::new(ctx, sliding)?;
         let (expected, got) = (dilation.output()?, ctx.input(2)?.shape());
@@ -185,11 +185,11 @@ impl Dilation {
         self.rows.window * self.columns.window
     }
 
-    /// The largest sum in window `window` of an image, in channel `d`.
+    /// The maximum sum in window `window` of an image, in channel `d`.
     fn largest<T: Gray>(&self, image: &[T], filter: &[T], window: usize, d: usize) -> Origin<T> {
         let at = (window / self.columns.output, window % self.columns.output);
         let ((rows, top), (columns, left)) = (self.rows.cells(at.0), self.columns.cells(at.1));
-        // Without a sum above the lowest value the gradient goes to the window's beginning.
+        // If no sum is above the lowest value, the gradient goes to the window's first pixel.
         let start = |axis: &Axis, at: usize| (at * axis.stride).saturating_sub(axis.before);
         let (y, x) = (start(&self.rows, at.0), start(&self.columns, at.1));
         let is_inside = y < self.rows.input && x < self.columns.input;
@@ -209,7 +209,7 @@ impl Dilation {
         best
     }
 
-    /// Nanoseconds that one sum over a window takes.
+    /// Nanoseconds per window.
     fn cost(&self) -> f64 {
         2.0 * self.cells() as f64 + 5.0
     }
@@ -273,7 +273,7 @@ fn to_filter<T: Gray>(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let (depth, windows) = (dilation.depth, dilation.windows());
         let shared = Disjoint::new(out.as_mut_slice::<T>()?);
         let cost = dilation.cost() * (windows * dilation.batch) as f64;
-        // Each channel is one thread's: its sums are made in one order.
+        // One thread sums a channel, so the order of summation is fixed.
         ctx.parallel_for(depth, cost, |channels| {
             for d in channels {
                 for window in 0..windows * dilation.batch {

@@ -1,10 +1,9 @@
 //! Direct convolution without im2col: rows of a padded image are used as matrix factors in place,
 //! since consecutive windows overlap in them.
-//!
-//! A window's row of cells, all channels, is one piece of memory; the rows of a window are factors at
-//! equal distances, whose products `sum_products` adds up. Rows beside the image are left out. Where
-//! many cells lie beside small images, the same window of all images is one factor: then all cells
-//! beside the image are left out, and nothing is padded.
+//! The row of a window, all channels, is contiguous in memory; the rows of a window are factors at
+//! equal distances, whose products `sum_products` sums. Rows outside the image are left out. Where
+//! small images have many cells outside, the same window of all images forms one factor: all cells
+//! outside the image are then left out, and no padding is needed.
 
 use std::ops::Range;
 
@@ -18,17 +17,17 @@ use crate::product::{Factor, kept_form};
 use crate::split::{Disjoint, for_each_rows};
 use crate::window::{Axis, Grid};
 
-/// Columns of filters that are packed side by side.
+/// Filter columns per packed panel.
 const PANEL: usize = 32;
-/// Filters up to this many elements have gradients that are summed in several parts.
+/// Maximum filter elements for which gradients are summed in several partial sums.
 const FILTER_MAX: usize = 1 << 18;
-/// Parts of a batch that threads share.
+/// Parts into which a batch is divided for threads.
 const PARTS: usize = 16;
 /// Images that are convolved together, window by window.
 const GROUP: usize = 8;
-/// Channels from which on windows are worth a product each, and so are cells of filters.
+/// Minimum channels for one product per window and per filter cell.
 const DEEP: usize = 8;
-/// Nanoseconds for a multiplication.
+/// Nanoseconds per multiplication.
 const COST: f64 = 0.02;
 
 /// A convolution that is computed directly.
@@ -39,8 +38,8 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    /// The convolution, if it is one that this is good for: of two dimensions, its windows without
-    /// holes, its rows not short, elements of their sums' type.
+    /// The convolution, if the direct method is faster for it: two-dimensional, without dilation,
+    /// with long rows, of elements that are their own accumulator type.
     pub(crate) fn new<A: Factor>(convolution: &Convolution) -> Option<Direct> {
         let [depth, y, x] = convolution.grid.axes;
         let is_flat = (depth.input, depth.window, depth.output, depth.before) == (1, 1, 1, 0);
@@ -49,7 +48,7 @@ impl Direct {
         (is_flat && fits && is_wide).then_some(Direct { convolution: *convolution, y, x })
     }
 
-    /// The convolution of the gradient that gives the images' gradient, if windows lie side by side.
+    /// The convolution that computes the input gradient, if the stride is 1.
     pub(crate) fn backwards<A: Factor>(convolution: &Convolution) -> Option<Direct> {
         let turned = |axis: Axis| {
             let is_simple = (axis.stride, axis.dilation) == (1, 1);
@@ -102,8 +101,9 @@ impl Direct {
         })
     }
 
-    /// Whether it pays to leave out all cells beside the images: there are many, and images enough
-    /// for tiles, not all of which compete for the same lines of the nearest cache.
+    /// Whether leaving out all cells outside the images pays: there are many, there are enough
+    /// images for tiles, and their addresses do not all map to the same sets of the first-level
+    /// cache.
     fn is_mostly_border<A: Factor>(&self) -> bool {
         let on_image = |axis: &Axis| (0..axis.output).map(|i| axis.cells(i).0.len()).sum::<usize>();
         let all = self.y.output * self.y.window * self.x.output * self.x.window;
@@ -113,7 +113,7 @@ impl Direct {
         has_many && is_deep && self.convolution.batch >= GROUP && !image.is_multiple_of(2048)
     }
 
-    /// Window by window, each of several images at once.
+    /// Window by window, for several images at once.
     fn forward_by_window<A: Factor>(
         &self,
         ctx: &KernelContext<'_>,
@@ -209,7 +209,7 @@ impl Direct {
         Ok(())
     }
 
-    /// The filters as [`Direct::packed`] leaves them, if they are kept so.
+    /// The filters in the form of [`Direct::packed`], if the session caches packed weights.
     fn kept<'f, A: Factor>(
         &self,
         ctx: &KernelContext<'_>,
@@ -222,7 +222,8 @@ impl Direct {
         kept_form(ctx, filter, form, bytes, || self.packed::<A>(ctx, filter))
     }
 
-    /// The filters in panels of columns, each in one piece; what is missing in the last is zero.
+    /// The filters in panels of columns, each contiguous; missing columns of the last panel are
+    /// zero.
     fn packed<A: Factor>(&self, ctx: &KernelContext<'_>, filter: &Tensor) -> Result<Tensor> {
         let filter = filter.as_slice::<A>()?;
         let columns = self.convolution.out_channels;
@@ -242,7 +243,8 @@ impl Direct {
         Ok(packed)
     }
 
-    /// Filters turned around, the channels exchanged: those of [`Direct::backwards`].
+    /// Filters rotated by 180 degrees with input and output channels exchanged, for
+    /// [`Direct::backwards`].
     pub(crate) fn turned<A: Factor>(
         &self,
         ctx: &KernelContext<'_>,
@@ -267,7 +269,7 @@ impl Direct {
         Ok(turned)
     }
 
-    /// Sets `filter` to the gradient with respect to the filters; false if they are too many.
+    /// Sets `filter` to the gradient of the filters; returns false if they are too large.
     pub(crate) fn backward_filter<A: Factor + std::ops::AddAssign>(
         &self,
         ctx: &KernelContext<'_>,
@@ -310,7 +312,7 @@ impl Direct {
         Ok(true)
     }
 
-    /// Adds what one image gives to the gradient of the filters.
+    /// Adds the contribution of one image to the gradient of the filters.
     fn add_image<A: Factor>(
         &self,
         source: &Source<'_, A>,
@@ -344,7 +346,7 @@ impl Direct {
         Ok(())
     }
 
-    /// As [`Direct::add_image`], cell by cell: those beside the image are left out.
+    /// As [`Direct::add_image`], cell by cell: cells outside the image are left out.
     fn add_image_by_cell<A: Factor>(
         &self,
         images: &[A],
@@ -380,14 +382,14 @@ impl Direct {
         Ok(())
     }
 
-    /// Rows of an image that windows in these rows see.
+    /// Rows of an image that these rows of windows cover.
     fn seen(&self, windows: &Range<usize>) -> Range<usize> {
         let (first, last) = (self.y.cells(windows.start), self.y.cells(windows.end - 1));
         let end = last.1 + last.0.len().saturating_sub(1) * self.y.dilation + 1;
         first.1.min(self.y.input)..end.min(self.y.input).max(first.1.min(self.y.input))
     }
 
-    /// Rows of an image as windows slide over them: padded, unless no window reaches beside it.
+    /// Rows of an image for sliding windows: padded, unless all windows are inside the image.
     fn rows<A: Factor>(
         &self,
         ctx: &KernelContext<'_>,
@@ -415,7 +417,7 @@ impl Direct {
         Ok(Rows { padded: Some(padded), range: 0..0, first: rows.start, pitch })
     }
 
-    /// Calls `work(i)` for every part, on all threads.
+    /// Calls `work(i)` for every part, in parallel.
     fn each(
         &self,
         ctx: &KernelContext<'_>,
@@ -435,7 +437,8 @@ impl Direct {
     }
 }
 
-/// The windows whose cell `cell` lies on the image, and where that of the first does.
+/// The windows whose cell `cell` is inside the image, and the position of that cell in the first of
+/// them.
 fn windows_over(axis: &Axis, cell: usize) -> (Range<usize>, usize) {
     let offset = cell * axis.dilation;
     let first = axis.before.saturating_sub(offset).div_ceil(axis.stride);
@@ -443,7 +446,7 @@ fn windows_over(axis: &Axis, cell: usize) -> (Range<usize>, usize) {
     (first..end.min(axis.output), (first * axis.stride + offset).saturating_sub(axis.before))
 }
 
-/// Some rows of an image: in a copy, or where they are.
+/// Rows of an image: a padded copy, or the image itself.
 struct Rows {
     padded: Option<Tensor>,
     range: Range<usize>,
@@ -463,14 +466,14 @@ impl Rows {
 
 struct Source<'a, A> {
     data: &'a [A],
-    /// The row that the data begin with.
+    /// Index of the first row of the data.
     first: usize,
-    /// Elements of a row.
+    /// Elements per row.
     pitch: usize,
 }
 
 impl<'a, A> Source<'a, A> {
-    /// From a row on; nothing, if it is not there.
+    /// The data from a row on; empty if the row is out of range.
     fn from(&self, row: usize) -> &'a [A] {
         let start = row.saturating_sub(self.first).saturating_mul(self.pitch);
         &self.data[start.min(self.data.len())..]

@@ -1,9 +1,9 @@
 //! Elementwise kernels: dispatch, broadcasting, threading and buffer forwarding.
 //!
-//! An op is a type that implements [`Unary`] or [`Binary`] for the element types it computes in.
-//! What is compiled for each op and type are bare loops over raw memory; shapes, broadcasting,
-//! threads and reuse of input buffers are handled here, once for all. Half-precision operands are
-//! widened to single precision in small stages, run through the `f32` loop and rounded back.
+//! An op is a type that implements [`Unary`] or [`Binary`] for its compute types. Only loops over
+//! raw memory are compiled for each op and type; shapes, broadcasting, threads and buffer
+//! forwarding are handled once for all. Half-precision operands are widened to single precision in
+//! small blocks, passed to the `f32` loop and rounded back.
 
 use std::ops::Range;
 
@@ -41,7 +41,8 @@ where
     BinaryKernel::new::<Op, T>(init)?.into_any()
 }
 
-/// As [`binary`], for two inputs of as many elements; the output has the first one's shape.
+/// As [`binary`], for two inputs with equal numbers of elements; the output has the first one's
+/// shape.
 pub(crate) fn binary_same_size<Op, T>(init: &KernelInit<'_>) -> Result<AnyKernel>
 where
     Op: Binary<T::Compute>,
@@ -62,7 +63,7 @@ where
     })
 }
 
-/// The output's dtype, which must be what loops that give `Out` for operands `T` write.
+/// The output's dtype, which must be the one that loops with operands `T` and result `Out` write.
 fn output_dtype<T: Operand, Out: Element>(init: &KernelInit<'_>) -> Result<DType> {
     let dtype = init.output_dtype(0);
     let is_rounded = T::FORM != Form::Plain && Out::DTYPE == DType::Float;
@@ -71,11 +72,13 @@ fn output_dtype<T: Operand, Out: Element>(init: &KernelInit<'_>) -> Result<DType
     Ok(dtype)
 }
 
-/// Reads `n` elements and writes as many; the memory must not overlap.
+/// Reads and writes `n` elements; the memory must not overlap.
 pub(crate) type UnaryLoop = unsafe fn(*const u8, *mut u8, usize);
 
 /// # Safety
-/// `x` points to `n` elements of `X` and `out` to `n` of `Op::Out`, which nobody else touches.
+///
+/// `x` is valid for `n` elements of `X` and `out` for `n` of `Op::Out`, with exclusive access to
+/// `out`.
 pub(crate) unsafe fn unary_loop<Op: Unary<X>, X: Element>(x: *const u8, out: *mut u8, n: usize) {
     // SAFETY: as the caller promises.
     let (x, out) = unsafe {
@@ -84,7 +87,7 @@ pub(crate) unsafe fn unary_loop<Op: Unary<X>, X: Element>(x: *const u8, out: *mu
     Op::run(x, out);
 }
 
-/// Which operands advance along a row; the other is a single element.
+/// Which operands advance along a row; the other is a scalar.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Side {
     Both,
@@ -132,8 +135,9 @@ impl<Op: Binary<X>, X: Element> Loop for ZipRight<'_, Op, X, Op::Out> {
 }
 
 /// # Safety
-/// `x` and `y` point to `n` elements of `X` each, or to one as `SIDE` says, and `out` to `n` of
-/// `Op::Out`, which nobody else touches.
+///
+/// `x` and `y` are valid for `n` elements of `X` each, or for one as `SIDE` says, and `out` for `n`
+/// of `Op::Out`, with exclusive access to `out`.
 unsafe fn binary_loop<Op: Binary<X>, X: Element, const SIDE: u8>(
     x: *const u8,
     y: *const u8,
@@ -157,7 +161,8 @@ unsafe fn binary_loop<Op: Binary<X>, X: Element, const SIDE: u8>(
 /// For a few elements; either operand may be the output.
 ///
 /// # Safety
-/// All three point to `n` elements, and nobody else touches those of `out`.
+///
+/// All three are valid for `n` elements, with exclusive access to `out`.
 unsafe fn few_loop<Op: Binary<X>, X: Element>(x: *const u8, y: *const u8, out: *mut u8, n: usize) {
     let (x, y, out) = (x.cast::<X>(), y.cast::<X>(), out.cast::<Op::Out>());
     for i in 0..n {
@@ -166,7 +171,7 @@ unsafe fn few_loop<Op: Binary<X>, X: Element>(x: *const u8, y: *const u8, out: *
     }
 }
 
-/// Up to so many elements, choosing a SIMD level would cost more than it gains.
+/// Up to this many elements, dispatch to a SIMD level costs more than it gains.
 const FEW: usize = 16;
 
 const BOTH: u8 = 0;
@@ -182,7 +187,7 @@ struct UnaryKernel {
 }
 
 impl UnaryKernel {
-    /// Not generic, so that there is one such kernel for all ops.
+    /// Not generic, so that all ops share one compiled kernel.
     fn into_any(self) -> Result<AnyKernel> {
         AnyKernel::new(move |ctx| self.compute(ctx))
     }
@@ -211,7 +216,8 @@ impl UnaryKernel {
     }
 
     /// # Safety
-    /// As for the loop; here `x` and `out` may be the same.
+    ///
+    /// As for the loop; here `x` and `out` may be equal.
     unsafe fn run(&self, memory: Memory, n: usize) {
         if self.form == Form::Plain && memory.x != memory.out {
             // SAFETY: as the caller promises.
@@ -242,16 +248,16 @@ impl UnaryKernel {
     }
 }
 
-/// Rows shorter than this are gathered into stages first: a call per row would cost more.
+/// Rows shorter than this are first gathered into a buffer: a call per row would cost more.
 const SHORT_ROW: usize = 16;
 
 pub(crate) struct BinaryKernel {
     both: BinaryLoop,
     left: BinaryLoop,
     right: BinaryLoop,
-    /// For operands that are computed with as they are, where the SIMD level does not matter.
+    /// For operands in their compute type, where the SIMD level does not matter.
     few: Option<BinaryLoop>,
-    /// For whole operands of a type that is widened to compute with.
+    /// For contiguous operands that are widened.
     fused: Option<BinaryLoop>,
     form: Form,
     from: DType,
@@ -280,7 +286,7 @@ impl BinaryKernel {
         })
     }
 
-    /// Not generic, so that there is one such kernel for all ops.
+    /// Not generic, so that all ops share one compiled kernel.
     fn into_any(self) -> Result<AnyKernel> {
         AnyKernel::new(move |ctx| self.compute(ctx))
     }
@@ -306,7 +312,7 @@ impl BinaryKernel {
         if x.num_elements() == 0 { Ok(()) } else { (self.check)(y) }
     }
 
-    /// The fast path: as many elements on both sides, in the same order.
+    /// The fast path: operands of equal shape.
     fn compute_aligned(&self, ctx: &mut KernelContext<'_>) -> Result<()> {
         let (x, y) = (ctx.input(0)?, ctx.input(1)?);
         let (n, is_kept) = (x.num_elements(), self.from == self.to);
@@ -344,7 +350,7 @@ impl BinaryKernel {
         let plan = Plan::new(&shape, [&x, &y]);
         let (mut out, reused) = self.output(ctx, &shape)?;
         let memory = self.memory(ctx, &mut out, reused)?;
-        // The odd end of a row that a block cuts costs a call, no more.
+        // A block boundary inside a row only costs an additional call.
         ctx.parallel_for(shape.num_elements(), self.nanoseconds, |range| {
             // SAFETY: the plan walks the tensors' shapes; as above for the rest.
             unsafe { self.run_plan(&plan, memory, range) };
@@ -363,7 +369,7 @@ impl BinaryKernel {
         Ok((ctx.allocate(self.to, shape.clone())?, None))
     }
 
-    /// Where the operands and the output lie, one of which may be `out`.
+    /// Addresses of the operands and the output; one operand may be the output.
     fn memory(
         &self,
         ctx: &KernelContext<'_>,
@@ -387,7 +393,8 @@ impl BinaryKernel {
     }
 
     /// # Safety
-    /// As for the loops; here an operand that advances and `out` may be the same.
+    ///
+    /// As for the loops; here an operand that advances and `out` may be equal.
     unsafe fn run(&self, side: Side, memory: Memory, n: usize) {
         if self.form == Form::Plain && memory.x != memory.out && memory.y != memory.out {
             // SAFETY: as the caller promises.
@@ -444,7 +451,8 @@ impl BinaryKernel {
     }
 
     /// # Safety
-    /// `memory` holds tensors whose shapes `plan` was made for; no other thread works on `range`.
+    ///
+    /// `memory` holds tensors whose shapes `plan` was made for; no other thread accesses `range`.
     unsafe fn run_plan(&self, plan: &Plan<2>, memory: Memory, range: Range<usize>) {
         let (from_size, to_size) = (self.from.size(), self.to.size());
         if plan.row_len() < SHORT_ROW {
@@ -494,8 +502,8 @@ impl BinaryKernel {
 /// Copies a row of `n` elements, or one element `n` times.
 ///
 /// # Safety
-/// `from` points to `n` elements of `size` bytes, or to one if `stride` is 0, and `to` to room for
-/// `n`.
+///
+/// `from` is valid for `n` elements of `size` bytes, or for one if `stride` is 0, and `to` for `n`.
 #[inline]
 unsafe fn copy_row(size: usize, from: *const u8, stride: usize, to: *mut u8, n: usize) {
     // SAFETY: as the caller promises; the accesses do not need alignment.
@@ -535,7 +543,7 @@ mod tests {
         Tensor::from_slice(Shape::new(sizes).unwrap(), &values).unwrap()
     }
 
-    /// Subtraction shows which operand is which, and a wrong element shows in its value.
+    /// Subtraction is not commutative, so exchanged operands and wrong elements change the result.
     fn check_sub(x: &[usize], y: &[usize], in_place: bool) {
         let (a, b) = (tensor(x, 1.0), tensor(y, 1000.0));
         let shape = broadcast_shape(&[a.shape(), b.shape()]).unwrap();
@@ -548,7 +556,7 @@ mod tests {
                 expected[position + k] = left[i + k * strides[0]] - right[j + k * strides[1]];
             }
         });
-        // Inputs that others hold cannot be overwritten.
+        // Shared inputs cannot be overwritten.
         let held = (!in_place).then(|| (a.clone(), b.clone()));
         let got = call("Sub").input(a).input(b).backwards().run().unwrap();
         assert_eq!(got.shape(), &shape);

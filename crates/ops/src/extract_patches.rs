@@ -47,8 +47,8 @@ const NUMBERS: &[DType] = &[
     DType::UInt64,
 ];
 
-/// Numbers the pixels from 1, extracts patches of the numbers, and adds each element of the
-/// gradient to the pixel whose number lies in its place; 0 lies beyond the image.
+/// Numbers the pixels from 1, extracts patches of these numbers, and adds each element of the
+/// gradient to the pixel with the number at its position; 0 marks padding.
 fn patches_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, input, op) = (g.grad(0)?, g.input(0), g.node().op.name.clone());
     let spatial = if g.attrs().get("rates").is_some() { 2 } else { 3 };
@@ -76,7 +76,7 @@ fn patches_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let numbers = g.op_like(&op, &attrs).input(numbers).build()?;
     let numbers = g.add("Reshape", &[numbers, all])?;
     let numbers = g.add("Sub", &[numbers, step])?;
-    // Cells first, so that they are the rows that are added up.
+    // Moves cells first, so that they are the rows that are summed.
     let split = concat(g, &[batch, all, channels])?;
     let grad = g.add("Reshape", &[grad, split])?;
     let order = g.ints(&[1, 0, 2])?;
@@ -87,9 +87,9 @@ fn patches_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, result)
 }
 
-/// What the attrs say of the windows; images have one more spatial dimension of size 1.
+/// The window sizes from the attrs; images have one more spatial dimension of size 1.
 struct Windows {
-    /// Spatial dimensions that the images have.
+    /// Number of spatial dimensions.
     spatial: usize,
     sizes: [usize; 3],
     sliding: Sliding,
@@ -122,7 +122,7 @@ impl Windows {
     }
 }
 
-/// The entries between the first and the last, after ones for the dimensions that are not there.
+/// The entries between the first and the last, preceded by ones for missing dimensions.
 fn spatial_sizes(list: &[i64], spatial: usize, name: &str) -> Result<[usize; 3]> {
     ensure!(
         list.len() == spatial + 2,
@@ -147,7 +147,7 @@ fn spatial_sizes(list: &[i64], spatial: usize, name: &str) -> Result<[usize; 3]>
 fn patches_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let is_volume = c.attrs().get("rates").is_none();
     let input = c.with_rank(0, "input", if is_volume { 5 } else { 4 })?;
-    // What the kernel refuses with other codes is refused when it is made.
+    // Attrs that the kernel rejects with another code are not checked here.
     let strides = c.attrs().ints("strides")?;
     ensure!(
         strides.iter().all(|&s| s > 0) || c.input(0).rank().is_none(),
@@ -207,7 +207,7 @@ fn extract(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Fills the patch of one window, counted through the batch; zeroes lie beyond the image.
+/// Fills the patch of window `window` of the batch; padding is zero.
 fn patch<C: Cell>(grid: &Grid, window: usize, channels: usize, source: &[C], out: &mut [C]) {
     let (image, window) = (window / grid.output_pixels(), window % grid.output_pixels());
     if !grid.is_inside(window) {

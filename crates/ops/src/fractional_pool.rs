@@ -87,7 +87,7 @@ fn avg_grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The size of a dimension that is divided by a ratio.
+/// Output size of a dimension for a pooling ratio.
 fn pooled_size(size: usize, ratio: f32) -> Result<usize> {
     ensure!(ratio >= 1.0, InvalidArgument, "pooling_ratio cannot be smaller than 1, got: {ratio}");
     let pooled = (size as f32 / ratio).floor() as usize;
@@ -99,11 +99,11 @@ fn pooled_size(size: usize, ratio: f32) -> Result<usize> {
     Ok(pooled)
 }
 
-/// A number that is pooled.
+/// Element types of pooling.
 trait Pooled: Element + PartialOrd {
     const LOWEST: Self;
     fn plus(self, other: Self) -> Self;
-    /// The average of so many numbers, of which this is the sum.
+    /// The mean of `count` numbers whose sum this is.
     fn shared_by(self, count: usize) -> Self;
     fn to_f64(self) -> f64;
     fn from_f64(value: f64) -> Self;
@@ -140,7 +140,7 @@ pooled! {
     i64: i64::wrapping_add;
 }
 
-/// What becomes of a region.
+/// The pooling function.
 trait Rule: 'static {
     fn pool<T: Pooled>(values: impl Iterator<Item = T>) -> T;
 }
@@ -165,7 +165,7 @@ impl Rule for Average {
     }
 }
 
-/// Where regions begin and end.
+/// Region borders.
 struct Regions<'a> {
     rows: &'a [i64],
     columns: &'a [i64],
@@ -175,7 +175,7 @@ struct Regions<'a> {
 }
 
 impl Regions<'_> {
-    /// Refuses borders that do not go up within the image.
+    /// Checks that the borders are ascending and within the image.
     fn check(&self) -> Result<()> {
         for (name, borders, size) in
             [("row", self.rows, self.image[0]), ("col", self.columns, self.image[1])]
@@ -197,7 +197,7 @@ impl Regions<'_> {
         borders[i] as usize..end.min(size)
     }
 
-    /// Regions in an image.
+    /// Number of regions in an image.
     fn count(&self) -> usize {
         (self.rows.len() - 1) * (self.columns.len() - 1)
     }
@@ -216,7 +216,7 @@ impl Regions<'_> {
     }
 }
 
-/// Borders of `count` regions of a dimension of this size, cut as `generator` says.
+/// Random borders of `count` regions of a dimension of this size.
 fn borders(
     ctx: &KernelContext<'_>,
     size: usize,
@@ -239,7 +239,7 @@ fn borders(
         borders[count] = size as i64;
         return Ok(tensor);
     }
-    // Some regions are larger by one; which ones is shuffled.
+    // Some regions are larger by one; their positions are shuffled.
     let sizes = &mut borders[1..];
     sizes.fill(least as i64);
     sizes[..size % count].iter_mut().for_each(|s| *s += 1);
@@ -264,7 +264,7 @@ struct Cut {
     deterministic: bool,
 }
 
-/// The generator, and the borders that it made if they are to stay.
+/// The generator, and the borders if they are to stay the same in all steps (`deterministic`).
 struct State {
     generator: Philox,
     kept: Option<[Tensor; 2]>,
@@ -361,7 +361,7 @@ fn pool<R: Rule, T: Pooled>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The borders in input `first` and the next, for gradients of shape `out` of images of shape
+/// The borders in inputs `first` and `first + 1`, for gradients of shape `out` of images of shape
 /// `image`.
 fn given_regions<'a>(
     ctx: &'a KernelContext<'_>,

@@ -18,7 +18,8 @@ pub(crate) static FAMILY: Family = Family {
 
 const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 
-/// One branch's stand-in for what only another branch computes: of the right type, never read.
+/// `FakeParam`: a placeholder in one branch for a tensor that only another branch computes; its
+/// value is never read.
 fn fake_param(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let shape = init.attrs().shape("shape")?;
     let known = shape.dims().unwrap_or_default().iter().map(|d| d.unwrap_or(0));
@@ -27,7 +28,7 @@ fn fake_param(init: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(move |ctx| ctx.set_output(0, value.clone()))
 }
 
-/// Position of the device's type among those named; their number if it is not there.
+/// `DeviceIndex`: index of the device's type in `device_names`, or their number if it is missing.
 fn device_index(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let names = init.attrs().strings("device_names")?;
     let names: Vec<Vec<u8>> = names.iter().map(|name| name.to_vec()).collect();

@@ -204,7 +204,7 @@ functions! {
     Round {
         f32: simd 0.3, |x| x.round_ties_even();
         f64: simd 0.6, |x| x.round_ties_even();
-        // Not a slip: TensorFlow's kernel rounds every integer to zero.
+        // As in TensorFlow, whose kernel rounds every integer to zero.
         i32: simd 0.3, |_x| 0;
         i64: simd 0.6, |_x| 0;
     }
@@ -273,7 +273,7 @@ impl<T: Number> Unary<T> for Square {
     }
 }
 
-/// The sign of a real number, or the direction of a complex one.
+/// The sign of a real number, or z / |z| of a complex one.
 pub(crate) struct Sign;
 
 macro_rules! signs {
@@ -311,7 +311,7 @@ fn direction<T: num_traits::Float>(z: Complex<T>) -> Complex<T> {
     z / (large * (T::one() + ratio * ratio).sqrt())
 }
 
-/// Tests and parts whose result has another type than the element.
+/// Functions whose result has another type than the element.
 macro_rules! into_other {
     ($($op:ident { $($t:ty => $out:ty: |$x:ident| $value:expr;)+ })+) => { $(
         pub(crate) struct $op;

@@ -109,7 +109,7 @@ fn check_order(batch_dims: usize, axis: usize) -> Result<()> {
     Ok(())
 }
 
-/// Elements of a vector.
+/// Static value: elements of a vector.
 fn gather_v2_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
     let (params, indices) = (c.input(0)?, c.input(1)?);
     if params.is_scalar || c.attrs().int("batch_dims").ok()? != 0 {
@@ -134,7 +134,7 @@ fn gather_v2(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Slices of `params` along `axis`, picked by `indices`, which share the first `batch_dims`
+/// Slices of `params` along `axis`, selected by `indices`, which share the first `batch_dims`
 /// dimensions with it.
 pub(crate) fn gather(
     ctx: &KernelContext<'_>,
@@ -189,7 +189,7 @@ pub(crate) fn gather(
     Ok(output)
 }
 
-/// What a gather works on: params are `[batch, outer, limit, inner]`, indices `[batch, count]`.
+/// Sizes of a gather: params are `[batch, outer, limit, inner]`, indices `[batch, count]`.
 struct GatherSizes {
     outer: usize,
     limit: usize,
@@ -206,12 +206,12 @@ fn gather_cells<C: Cell>(
     bad: &FirstBad,
 ) -> Result<()> {
     let &GatherSizes { outer, limit, inner, count } = sizes;
-    // Each index also costs a cache miss, which is what single elements are made of.
+    // Each index also costs a cache miss.
     let cost = 2.0 + inner as f64 * nanoseconds_per_cell::<C>();
     for_each_rows(ctx, target, inner, cost, |first, mut part| {
         let (mut block, mut i) = (first / count, first % count);
         while !part.is_empty() {
-            // All that is left of this block of the output takes its rows from one of the params.
+            // The rest of this block of the output selects from one of the params.
             let len = (count - i).min(part.len() / inner);
             let (rows, rest) = part.split_at_mut(len * inner);
             let source = &params[block * limit * inner..(block + 1) * limit * inner];
@@ -222,7 +222,8 @@ fn gather_cells<C: Cell>(
     })
 }
 
-/// Sets each row to that of `source` which the index at its position, from `first` on, names.
+/// Sets each row to the row of `source` that the index at its position, counted from `first`,
+/// selects.
 fn pick<C: Cell>(
     source: &[C],
     indices: Indices<'_>,
@@ -275,7 +276,7 @@ fn gather_nd(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Whether indices that point nowhere are passed over rather than refused.
+/// Whether out-of-bounds indices are ignored (`bad_indices_policy`) instead of an error.
 pub(crate) fn ignores_bad_indices(init: &KernelInit<'_>) -> Result<bool> {
     match init.attrs().string("bad_indices_policy")? {
         "" | "DEFAULT" | "ERROR" => Ok(false),
@@ -284,7 +285,7 @@ pub(crate) fn ignores_bad_indices(init: &KernelInit<'_>) -> Result<bool> {
     }
 }
 
-/// Slices of `params`, each picked by a row of `indices`.
+/// `GatherNd`: slices of `params`, each selected by a row of `indices`.
 pub(crate) fn gather_points(
     ctx: &KernelContext<'_>,
     params: &Tensor,
@@ -340,7 +341,7 @@ pub(crate) fn gather_points(
     Ok(output)
 }
 
-/// Rows of indices, each of which names a slice of a tensor.
+/// Rows of indices, each of which selects a slice of a tensor.
 pub(crate) struct Points<'a> {
     indices: Indices<'a>,
     limits: SmallVec<[usize; 6]>,
@@ -355,7 +356,7 @@ impl<'a> Points<'a> {
         Points { indices, limits: shape[..depth].into(), strides: all }
     }
 
-    /// Where the slice of row `i` begins.
+    /// Offset of the slice that row `i` selects.
     #[inline]
     pub(crate) fn offset(&self, i: usize) -> Option<usize> {
         let depth = self.limits.len();
@@ -366,7 +367,7 @@ impl<'a> Points<'a> {
         Some(offset)
     }
 
-    /// Row `i` as messages show it.
+    /// Row `i` for error messages.
     pub(crate) fn show(&self, i: usize) -> String {
         let depth = self.limits.len();
         let row: Vec<String> =

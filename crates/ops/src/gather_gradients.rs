@@ -5,14 +5,14 @@ use thalweg_tensor::{DType, PartialShape, Result, err};
 
 use crate::gradient_shapes::{flat, joined, part, rank_of, reshaped_like, shape_as};
 
-/// Of `Gather`: rows of the first dimension.
+/// Gradient of `Gather`: `IndexedSlices`.
 pub(crate) fn gather(g: &mut GradientContext<'_>) -> Result<()> {
     let (params, indices) = (g.input(0), g.input(1));
     let (known, shape) = (g.shape(params), g.shape_of(params)?);
     set_rows(g, &known, shape, indices)
 }
 
-/// Of `GatherV2`: rows if it is along the first dimension.
+/// Gradient of `GatherV2`: `IndexedSlices` along axis 0, else a dense sum.
 pub(crate) fn gather_v2(g: &mut GradientContext<'_>) -> Result<()> {
     let (params, indices, axis) = (g.input(0), g.input(1), g.input(2));
     let (known, shape) = (g.shape(params), g.shape_of(params)?);
@@ -34,7 +34,7 @@ pub(crate) fn gather_v2(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Of `ResourceGather`.
+/// Gradient of `ResourceGather`.
 pub(crate) fn resource_gather(g: &mut GradientContext<'_>) -> Result<()> {
     let (handle, indices) = (g.input(0), g.input(1));
     let shape = g.add("VariableShape", &[handle])?;
@@ -48,8 +48,7 @@ pub(crate) fn resource_gather(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// How many dimensions of params and indices go together: as a number if it is known, and as a
-/// scalar int32.
+/// Number of batch dimensions: as a number if it is known, and as a scalar int32.
 struct BatchDims {
     known: Option<usize>,
     count: Output,
@@ -63,7 +62,7 @@ impl BatchDims {
         let rank = g.shape(indices).rank().map(|rank| rank as i32);
         let known = if given < 0 { rank.map(|rank| given + rank) } else { Some(given) };
         let Some(known) = known else {
-            // A negative number counts from the rank of the indices.
+            // A negative `batch_dims` counts from the rank of the indices.
             let (rank, given) = (rank_of(g, indices)?, g.int(given)?);
             return Ok(BatchDims { known: None, count: g.add("AddV2", &[rank, given])? });
         };
@@ -72,7 +71,7 @@ impl BatchDims {
     }
 }
 
-/// The adjoint is that of the rows `indices` of the first input.
+/// Sets the adjoint of the first input to `IndexedSlices`.
 fn set_rows(
     g: &mut GradientContext<'_>,
     known: &PartialShape,
@@ -100,9 +99,9 @@ fn set_rows(
     Ok(())
 }
 
-/// Sizes of the parts of params' shape and of the indices', each a scalar int32. Params are
-/// `[batch, outer, rows, inner]`, indices `[batch, picked]`, the output
-/// `[batch, outer, picked, inner]`.
+/// Products of dimension sizes of params and of the indices, each a scalar int32. Params are
+/// `[batch, outer, rows, inner]`, indices `[batch, picked]`, the output `[batch, outer, picked,
+/// inner]`.
 struct Sizes {
     batch: Output,
     outer: Output,
@@ -111,7 +110,7 @@ struct Sizes {
     picked: Output,
 }
 
-/// The sizes, if they are all known.
+/// The sizes, if all are known.
 fn known_sizes(
     g: &GradientContext<'_>,
     params: &PartialShape,
@@ -143,7 +142,7 @@ impl Sizes {
         })
     }
 
-    /// From the shape of params; `axis` is a scalar int32 and not negative.
+    /// The sizes from the shape of params; `axis` is a non-negative scalar int32.
     fn of(
         g: &mut GradientContext<'_>,
         params: Output,
@@ -178,7 +177,8 @@ fn product(
     g.add("Prod", &[part, axis])
 }
 
-/// The adjoint of params, as `[batch, outer, rows, inner]`: what was picked is summed into its row.
+/// The adjoint of params, as `[batch, outer, rows, inner]`: gathered adjoints are summed into their
+/// rows.
 fn sum_gathered(
     g: &mut GradientContext<'_>,
     sizes: &Sizes,
@@ -202,9 +202,9 @@ fn sum_gathered(
     g.add("Transpose", &[summed, swap])
 }
 
-/// Each batch has rows of its own: `ids`, a vector, counted through all of them.
+/// Segment ids that are distinct between batches: `ids`, a vector, plus the offset of each batch.
 fn rows_in_batch(g: &mut GradientContext<'_>, ids: Output, sizes: &Sizes) -> Result<Output> {
-    // 16 bits count the rows of one batch, not of all.
+    // 16-bit ids cover the rows of one batch, but not of all.
     let is_short = g.dtype(ids) == DType::Int16;
     let ids = if is_short { g.cast(ids, DType::Int32)? } else { ids };
     let (zero, one) = (g.int(0)?, g.int(1)?);
@@ -218,14 +218,14 @@ fn rows_in_batch(g: &mut GradientContext<'_>, ids: Output, sizes: &Sizes) -> Res
     flat(g, ids)
 }
 
-/// Of `GatherNd`.
+/// Gradient of `GatherNd`.
 pub(crate) fn gather_nd(g: &mut GradientContext<'_>) -> Result<()> {
     let (params, indices) = (g.input(0), g.input(1));
     let shape = shape_as(g, params, g.dtype(indices))?;
     set_points(g, shape, indices)
 }
 
-/// Of `ResourceGatherNd`.
+/// Gradient of `ResourceGatherNd`.
 pub(crate) fn resource_gather_nd(g: &mut GradientContext<'_>) -> Result<()> {
     let (handle, indices) = (g.input(0), g.input(1));
     let dtype = g.dtype(indices);
@@ -233,8 +233,8 @@ pub(crate) fn resource_gather_nd(g: &mut GradientContext<'_>) -> Result<()> {
     set_points(g, shape, indices)
 }
 
-/// The adjoint is that of the points `indices` of the first input; rows if they have one
-/// coordinate.
+/// Sets the adjoint of the first input: `ScatterNd` of the points `indices`, or `IndexedSlices` if
+/// they have one coordinate.
 fn set_points(g: &mut GradientContext<'_>, dense_shape: Output, indices: Output) -> Result<()> {
     let grad = g.grad(0)?;
     if matches!(g.shape(indices).dims(), Some([_, Some(1)])) {
@@ -247,11 +247,11 @@ fn set_points(g: &mut GradientContext<'_>, dense_shape: Output, indices: Output)
     g.set(0, adjoint)
 }
 
-/// Of `Tile`: the copies add up.
+/// Gradient of `Tile`: sums the copies.
 pub(crate) fn tile(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, x, multiples) = (g.grad(0)?, g.input(0), g.input(1));
     let sizes = shape_as(g, x, g.dtype(multiples))?;
-    // Every dimension becomes two, of which the first counts the copies.
+    // Splits every dimension in two, the first of which counts the copies.
     let pairs = g.op("Pack").inputs(&[multiples, sizes]).attr("axis", 1i64).build()?;
     let pairs = flat(g, pairs)?;
     let apart = g.add("Reshape", &[grad, pairs])?;

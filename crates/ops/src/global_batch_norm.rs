@@ -27,7 +27,7 @@ fn norm_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     adjoints.into_iter().enumerate().try_for_each(|(i, adjoint)| g.set(i, adjoint))
 }
 
-/// Images and the channels' vectors, as far as known.
+/// The shapes of the images and of the vectors of channels, as far as known.
 fn split_shapes(
     c: &ShapeContext<'_>,
     images: &PartialShape,
@@ -58,7 +58,7 @@ fn norm_grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A float that is computed with in double precision and rounded once.
+/// Float types that are computed in double precision and rounded once.
 trait Rounded: Widen {
     fn value(wide: Self::Wide) -> f64;
     fn wide(value: f64) -> Self::Wide;
@@ -163,7 +163,7 @@ fn norm_grad<T: Rounded>(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let written = Disjoint::new(dx.as_mut_slice::<T>()?);
         let results = Disjoint::new(sums.as_mut_slice::<f64>()?);
         let pixels = images.len().checked_div(channels).unwrap_or(0);
-        // Each channel is one thread's: its sums are made in one order.
+        // One thread sums a channel, so the order of summation is fixed.
         ctx.parallel_for(channels, 8.0 * pixels as f64, |range| {
             for c in range {
                 let (mean, spread) = (T::load(mean[c]), T::load(variance[c]) + epsilon);

@@ -19,7 +19,7 @@ pub(crate) fn shape_as(g: &mut GradientContext<'_>, x: Output, dtype: DType) -> 
     }
 }
 
-/// `x` in the shape of `like`.
+/// `x` reshaped to the shape of `like`.
 pub(crate) fn reshaped_like(
     g: &mut GradientContext<'_>,
     x: Output,
@@ -29,7 +29,7 @@ pub(crate) fn reshaped_like(
     g.add("Reshape", &[x, shape])
 }
 
-/// `x` as a vector.
+/// `x` flattened to a vector.
 pub(crate) fn flat(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
     let any = g.ints(&[-1])?;
     g.add("Reshape", &[x, any])
@@ -43,7 +43,7 @@ pub(crate) fn rank_of(g: &mut GradientContext<'_>, x: Output) -> Result<Output> 
     }
 }
 
-/// Part of a vector: `vector[begin..end]`, to its end if there is none.
+/// Slice of a vector: `vector[begin..end]`, or `vector[begin..]`.
 pub(crate) fn part(
     g: &mut GradientContext<'_>,
     vector: Output,
@@ -74,7 +74,7 @@ pub(crate) fn first_size(g: &mut GradientContext<'_>, x: Output) -> Result<Outpu
     }
 }
 
-/// Vectors one after the other.
+/// Concatenates vectors.
 pub(crate) fn joined(g: &mut GradientContext<'_>, vectors: &[Output]) -> Result<Output> {
     let axis = g.int(0)?;
     g.op("ConcatV2").inputs(vectors).input(axis).build()

@@ -3,7 +3,7 @@
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{PartialShape, Result};
 
-/// Arithmetic on tensors of the graph that a gradient function adds to.
+/// Arithmetic on tensors in gradient functions.
 pub(crate) trait Arithmetic {
     /// x + y.
     fn plus(&mut self, x: Output, y: Output) -> Result<Output>;
@@ -84,13 +84,13 @@ impl Arithmetic for GradientContext<'_> {
     }
 }
 
-/// The conjugate of a complex tensor; a real one as it is.
+/// The conjugate of a complex tensor; a real tensor is returned unchanged.
 pub(crate) fn conj(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
     if g.dtype(x).is_complex() { g.add("Conj", &[x]) } else { Ok(x) }
 }
 
-/// The gradient of `y = f(x)` from the slope at `x`. A complex `x` comes conjugated: the slope of
-/// an analytic function at the conjugate is the slope's conjugate.
+/// The gradient of `y = f(x)` from the derivative at `x`. A complex `x` is passed conjugated: the
+/// derivative of an analytic function at the conjugate is the derivative's conjugate.
 pub(crate) fn chain_input(
     g: &mut GradientContext<'_>,
     slope: impl FnOnce(&mut GradientContext<'_>, Output) -> Result<Output>,
@@ -102,7 +102,7 @@ pub(crate) fn chain_input(
     g.set(0, adjoint)
 }
 
-/// As [`chain_input`], from the slope in terms of the result `y`.
+/// As [`chain_input`], from the derivative in terms of the result `y`.
 pub(crate) fn chain_output(
     g: &mut GradientContext<'_>,
     slope: impl FnOnce(&mut GradientContext<'_>, Output) -> Result<Output>,
@@ -115,7 +115,7 @@ pub(crate) fn chain_output(
 }
 
 /// Sets the adjoints of two inputs that were broadcast against each other: each is summed over the
-/// dimensions along which its input was repeated.
+/// dimensions along which its input was broadcast.
 pub(crate) fn set_broadcast(
     g: &mut GradientContext<'_>,
     (i, of_i): (usize, Option<Output>),
@@ -133,7 +133,7 @@ pub(crate) fn set_broadcast(
     Ok(())
 }
 
-/// Sets the adjoint of an input that was repeated to a larger shape, that of `adjoint`.
+/// Sets the adjoint of an input that was broadcast to the shape of `adjoint`.
 pub(crate) fn set_repeated(g: &mut GradientContext<'_>, i: usize, adjoint: Output) -> Result<()> {
     let x = g.input(i);
     let [axes, _] = repeated_axes(g, [&g.shape(x), &g.shape(adjoint)], |g| {
@@ -143,9 +143,8 @@ pub(crate) fn set_repeated(g: &mut GradientContext<'_>, i: usize, adjoint: Outpu
     g.set(i, summed)
 }
 
-/// The axes over which to sum what has the shape of two tensors broadcast, to get to each one's
-/// shape; `None` if it is that shape already. `vectors` gives both shapes at run time, in case
-/// they are not known.
+/// The axes over which to sum a tensor of the broadcast shape to get each input's shape; `None` if
+/// it is that shape already. `vectors` returns both shapes at run time if they are not known.
 pub(crate) fn repeated_axes(
     g: &mut GradientContext<'_>,
     shapes: [&PartialShape; 2],
@@ -165,7 +164,7 @@ pub(crate) fn repeated_axes(
     Ok(axes)
 }
 
-/// Sums over the axes, if any, and takes the shape of `like`.
+/// Sums over the axes, if any, and reshapes to the shape of `like`.
 pub(crate) fn sum_away(
     g: &mut GradientContext<'_>,
     adjoint: Output,
@@ -177,7 +176,7 @@ pub(crate) fn sum_away(
     g.add("Reshape", &[summed, shape])
 }
 
-/// Axes along which each of two tensors is repeated when they are broadcast, if the shapes tell.
+/// Axes along which each of two tensors is broadcast, if the shapes are sufficiently known.
 fn known_repeated_axes([x, y]: [&PartialShape; 2]) -> Option<[Vec<i32>; 2]> {
     let (x, y) = (x.dims()?, y.dims()?);
     let rank = x.len().max(y.len());
@@ -190,7 +189,8 @@ fn known_repeated_axes([x, y]: [&PartialShape; 2]) -> Option<[Vec<i32>; 2]> {
         let is_missing = |dims: &[Option<usize>]| axis + dims.len() < rank;
         match (size(x, axis), size(y, axis)) {
             (Some(1), Some(1)) => {
-                // Of size 1 in both, but one of them has to lose it.
+                // Size 1 in both, but the dimension is missing in one of them and must be removed
+                // there.
                 (0..2).filter(|&k| is_missing([x, y][k])).for_each(|k| axes[k].push(axis as i32));
             }
             (Some(1), _) => axes[0].push(axis as i32),
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(axes(&[Some(2), Some(3)], &[Some(3)]), Some([vec![], vec![0]]));
         assert_eq!(axes(&[Some(2), Some(1)], &[Some(1), Some(3)]), Some([vec![1], vec![0]]));
         assert_eq!(axes(&[Some(1)], &[]), Some([vec![], vec![0]]));
-        // Summing over one element does no harm.
+        // Summing over a dimension of size 1 is harmless.
         assert_eq!(axes(&[None], &[Some(1)]), Some([vec![], vec![0]]));
         assert_eq!(axes(&[None], &[Some(3)]), None);
         assert_eq!(known_repeated_axes([&PartialShape::unknown(), &PartialShape::scalar()]), None);

@@ -27,7 +27,7 @@ fn checked_bins(bins: i64) -> Result<usize> {
     }
 }
 
-/// A number that has a place between others.
+/// Element types of histograms.
 trait Binned: Element + PartialOrd + std::fmt::Display {
     fn as_f64(self) -> f64;
 }
@@ -52,7 +52,7 @@ struct Bins {
 }
 
 impl Bins {
-    /// The bin of a value that is not NaN; those beyond the ends are in the outermost ones.
+    /// The bin of a value that is not NaN; values out of range are in the first or last bin.
     fn find(&self, x: f64) -> usize {
         ((x.max(self.start) - self.start) / self.width).min(self.last) as usize
     }
@@ -81,7 +81,7 @@ fn histogram<T: Binned>(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let bins = Bins { start, width: (end - start) / count as f64, last: (count - 1) as f64 };
         let mut out = ctx.zeros(ctx.output_dtype(0)?, Shape::new(&[count])?)?;
         let values = ctx.slice::<T>(0)?;
-        // One bin has all values, NaN too.
+        // A single bin counts all values, including NaN.
         let is_counted = |x: f64| count == 1 || !x.is_nan();
         if out.dtype() == DType::Int64 {
             let out = out.as_mut_slice::<i64>()?;
@@ -94,7 +94,7 @@ fn histogram<T: Binned>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Values between which cancellation is looked for.
+/// Values between two checks for cancellation.
 const BLOCK: usize = 1 << 16;
 
 fn tally<T: Binned>(

@@ -61,12 +61,12 @@ fn identity_n_grad(g: &mut GradientContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whoever put the op there wants nobody to differentiate through it.
+/// Fails: the op marks a tensor through which no gradient may flow.
 fn prevent_gradient_grad(g: &mut GradientContext<'_>) -> Result<()> {
     bail!(NotFound, "Gradient explicitly disabled. Reason: {}", g.attrs().string("message")?)
 }
 
-/// The adjoint, checked as well.
+/// `CheckNumerics` of the adjoint.
 fn check_numerics_grad(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     let grad = g.grad(0)?;
     let message = format!("The gradient has NaN or Inf. {}", g.attrs().string("message")?);
@@ -109,7 +109,7 @@ const CHECK_NUMERICS: OpDef = OpDef::new("CheckNumerics", shape::unchanged)
 const CHECK_NUMERICS_V2: OpDef = OpDef::new("CheckNumericsV2", shape::unchanged)
     .with_gradient(|g| check_numerics_grad(g, "CheckNumericsV2"));
 
-/// Floats that can be looked at for NaN and infinities.
+/// Floats that can be tested for NaN and infinity.
 trait Checked: Element {
     fn is_finite(self) -> bool;
     fn to_f64(self) -> f64;
@@ -130,7 +130,7 @@ macro_rules! checked {
 
 checked!(f16, bf16, f32, f64);
 
-/// Which kinds of values that are no numbers a tensor holds.
+/// Which non-finite values a tensor contains.
 #[derive(Default)]
 struct Findings {
     minus_infinity: bool,
@@ -138,12 +138,12 @@ struct Findings {
     nan: bool,
 }
 
-/// What is wrong with a tensor, if anything is: the healthy case is one quick pass.
+/// Finds non-finite values; tensors without any take a single fast pass.
 fn look<T: Checked>(ctx: &KernelContext<'_>, tensor: &Tensor) -> Result<Option<Findings>> {
     let elements = tensor.as_slice::<T>()?;
     let sick = std::sync::atomic::AtomicBool::new(false);
     ctx.parallel_for(elements.len(), 0.3, |range| {
-        // Counting instead of stopping early lets the loop be vectorised.
+        // Counting without an early exit lets the loop vectorize.
         let bad: usize = elements[range].iter().map(|x| usize::from(!x.is_finite())).sum();
         if bad > 0 {
             sick.store(true, std::sync::atomic::Ordering::Relaxed);

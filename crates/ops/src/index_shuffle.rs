@@ -38,9 +38,9 @@ fn shuffle_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An index.
+/// Index types.
 trait Index: Element {
-    /// Nothing if it is negative.
+    /// `None` if negative.
     fn to_u64(self) -> Option<u64>;
     fn from_u64(value: u64) -> Self;
 }
@@ -61,12 +61,12 @@ macro_rules! indices {
 
 indices!(i32, u32, i64, u64);
 
-/// The keys of all rounds, of which more than these would only take time.
+/// Maximum number of rounds; more would only take time.
 const ROUNDS_MAX: usize = 64;
 
-/// A permutation of the numbers of some bits.
+/// A block cipher on numbers of `2 * width` bits.
 struct Cipher {
-    /// Bits of a word.
+    /// Bits per word.
     width: u32,
     keys: [u64; ROUNDS_MAX],
     rounds: usize,
@@ -74,9 +74,9 @@ struct Cipher {
 
 impl Cipher {
     fn new(seed: [u32; 3], max_index: u64, rounds: usize) -> Cipher {
-        /// Bits below which permutations show patterns.
+        /// Minimum number of bits; smaller permutations would show patterns.
         const LEAST_BITS: u32 = 16;
-        /// The sequence that makes rounds differ.
+        /// The constant sequence of the key schedule.
         const SEQUENCE: u64 = 0x7369_f885_192c_0ef5;
         const CONSTANT: u64 = 0xffff_fffc;
         let bits = (max_index as f64).log2().ceil() as u32;
@@ -103,7 +103,7 @@ impl Cipher {
         (1 << self.width) - 1
     }
 
-    /// The word turned left.
+    /// Rotates a word left.
     fn turned(&self, word: u64, by: u32) -> u64 {
         (word << by | word >> (self.width - by)) & self.mask()
     }
@@ -121,10 +121,10 @@ impl Cipher {
         left << self.width | right
     }
 
-    /// Where `index` goes among `0..=max_index`.
+    /// The image of `index` among `0..=max_index`.
     fn shuffle(&self, index: u64, max_index: u64) -> u64 {
         let mut index = index;
-        // Numbers that are too large lie on the way from one that is not to another.
+        // Cycle walking: values that are too large are encrypted again.
         loop {
             index = self.encrypt(index);
             if index <= max_index {
@@ -134,7 +134,7 @@ impl Cipher {
     }
 }
 
-/// Three words for each index, or for all.
+/// Three seeds for each index, or for all.
 fn seeds(tensor: &Tensor) -> Result<Vec<[u32; 3]>> {
     let shape = tensor.shape();
     ensure!(
@@ -168,7 +168,8 @@ fn seeds(tensor: &Tensor) -> Result<Vec<[u32; 3]>> {
 
 fn shuffle<T: Index>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let rounds = init.attrs().int("rounds")?;
-    // Fewer use keys that nobody made, an odd number has no inverse: TensorFlow may not end then.
+    // TensorFlow reads uninitialized keys with fewer rounds, and may not end with an odd number of
+    // rounds.
     ensure!(
         rounds >= 4 && rounds % 2 == 0 && rounds <= ROUNDS_MAX as i64,
         InvalidArgument,
@@ -232,7 +233,7 @@ mod tests {
     use crate::testing::{call, code};
     use thalweg_tensor::Code;
 
-    /// Recorded from TensorFlow.
+    /// Permutations recorded from TensorFlow.
     #[test]
     fn known_permutations() {
         let run = |index: &[i32], seed: &[i32], most: i32, rounds: i64| {

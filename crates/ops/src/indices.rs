@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thalweg_tensor::{DType, Result, Shape, Tensor, bail};
 
-/// The elements of a tensor of indices. Reading one costs a predictable branch, which spares a
-/// copy of every loop for every integer type.
+/// Elements of an index tensor of any integer dtype. Each read has a predictable branch, which
+/// avoids compiling every loop for each dtype.
 #[derive(Clone, Copy)]
 pub(crate) enum Indices<'a> {
     I8(&'a [i8]),
@@ -30,7 +30,7 @@ impl<'a> Indices<'a> {
         })
     }
 
-    /// The `i`-th.
+    /// Element `i`.
     #[inline(always)]
     pub(crate) fn at(&self, i: usize) -> i64 {
         match self {
@@ -43,37 +43,37 @@ impl<'a> Indices<'a> {
         }
     }
 
-    /// The `i`-th, if it is below `limit` and not negative.
+    /// Element `i`, if it is in `0..limit`.
     #[inline(always)]
     pub(crate) fn below(&self, i: usize, limit: usize) -> Option<usize> {
-        // As an unsigned number a negative one is larger than any limit.
+        // As an unsigned number, a negative index exceeds any limit.
         let index = self.at(i) as u64;
         (index < limit as u64).then_some(index as usize)
     }
 }
 
-/// The first of the bad positions that threads find, in the order of the tensor.
+/// The smallest position of an invalid element that any thread has found.
 pub(crate) struct FirstBad(AtomicUsize);
 
 impl FirstBad {
-    /// None yet.
+    /// No position yet.
     pub(crate) fn new() -> Self {
         FirstBad(AtomicUsize::new(usize::MAX))
     }
 
-    /// Notes a bad position.
+    /// Records an invalid position.
     #[cold]
     pub(crate) fn note(&self, position: usize) {
         self.0.fetch_min(position, Ordering::Relaxed);
     }
 
-    /// The first one that was noted.
+    /// The smallest recorded position.
     pub(crate) fn get(&self) -> Option<usize> {
         Some(self.0.load(Ordering::Relaxed)).filter(|&p| p != usize::MAX)
     }
 }
 
-/// The coordinates of element `position` in a tensor of this shape, as messages show them: `1,2`.
+/// The coordinates of element `position` in a tensor of this shape, for error messages: `1,2`.
 pub(crate) fn coordinates(mut position: usize, shape: &Shape) -> String {
     let mut found: Vec<String> = Vec::new();
     for &size in shape.iter().rev() {

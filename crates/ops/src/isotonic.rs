@@ -1,4 +1,4 @@
-//! `IsotonicRegression`, by pool adjacent violators.
+//! `IsotonicRegression` by the pool adjacent violators algorithm.
 
 use half::{bf16, f16};
 use thalweg_graph::{GradientContext, OpDef, ShapeContext};
@@ -32,14 +32,14 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// The average of the gradient over each segment.
+/// The mean of the gradient over each segment.
 fn regression_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, segments) = (g.grad(0)?, g.output(1));
     let shape = g.shape_of(grad)?;
     let (all, axis, one) = (g.ints(&[-1])?, g.int(0)?, g.int(1)?);
     let total = g.add("Prod", &[shape, axis])?;
-    // A segment begins where its number is another than before, or a row begins: numbers that grow
-    // by the row's length from row to row differ in both cases.
+    // A segment begins where the segment index changes or a row begins: indices offset by the row
+    // length change in both cases.
     let (end, step) = (g.ints(&[0])?, g.ints(&[1])?);
     let columns = g.op("StridedSlice").inputs(&[shape, all, end, step]).attr("end_mask", 1);
     let columns = columns.attr("shrink_axis_mask", 1).build()?;
@@ -64,12 +64,12 @@ fn both_unchanged(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A number that is averaged.
+/// Input types.
 trait Value: Element {
     fn as_f64(self) -> f64;
 }
 
-/// A number that an average is rounded to.
+/// Output types, to which means are rounded.
 trait Average: Element {
     fn round(value: f64) -> Self;
 }
@@ -134,7 +134,7 @@ fn regress<T: Value, O: Average>(_: &KernelInit<'_>) -> Result<AnyKernel> {
         );
         let mut out = ctx.allocate_output(0, shape.clone())?;
         let mut segments = ctx.allocate_output(1, shape.clone())?;
-        // Sums of the blocks, one after the other; a row has at most as many as elements.
+        // Sums of the blocks of all rows; a row has at most as many blocks as elements.
         let mut sums = ctx.allocate(DType::Double, shape)?;
         let data = ctx.slice::<T>(0)?;
         let rows = data.len().checked_div(columns).unwrap_or(0);
@@ -156,8 +156,8 @@ fn regress<T: Value, O: Average>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Pools one row: a block whose average exceeds that of the one before joins it. `sums` and `ends`
-/// hold the blocks meanwhile.
+/// Pools one row: a block whose mean exceeds that of the block before is merged with it. `sums` and
+/// `ends` are scratch for the blocks.
 fn pool<T: Value, O: Average>(data: &[T], sums: &mut [f64], ends: &mut [i32], out: &mut [O]) {
     let mut blocks = 0;
     let start = |ends: &[i32], block: usize| if block == 0 { 0 } else { ends[block - 1] as usize };
@@ -168,7 +168,7 @@ fn pool<T: Value, O: Average>(data: &[T], sums: &mut [f64], ends: &mut [i32], ou
             let (middle, first) = (start(ends, blocks - 1), start(ends, blocks - 2));
             let last = sums[blocks - 1] / (i + 1 - middle) as f64;
             let before = sums[blocks - 2] / (middle - first) as f64;
-            // Not so for NaN, which stays alone.
+            // False for NaN, which stays in a block by itself.
             if last > before {
                 sums[blocks - 2] += sums[blocks - 1];
                 ends[blocks - 2] = ends[blocks - 1];
@@ -178,7 +178,7 @@ fn pool<T: Value, O: Average>(data: &[T], sums: &mut [f64], ends: &mut [i32], ou
             }
         }
     }
-    // From the last block on, so that the ends are read before segments take their place.
+    // In reverse order, so that block ends are read before segments overwrite them.
     for block in (0..blocks).rev() {
         let range = start(ends, block)..ends[block] as usize;
         out[range.clone()].fill(O::round(sums[block] / range.len() as f64));

@@ -1,7 +1,7 @@
 //! Op families: definition, shape function, CPU kernel and tests of a family in one file.
 //!
 //! Adding an op to a family touches that family's file; a new family adds a `mod` line and an entry
-//! in [`FAMILIES`]. `math/` holds pure loops that know nothing of graphs or kernels.
+//! in [`FAMILIES`]. `math/` holds numeric loops that do not depend on graphs or kernels.
 
 #[macro_use]
 mod macros;
@@ -143,7 +143,8 @@ use thalweg_graph::{OpRegistry, structural};
 use thalweg_kernel::{Family, KernelRegistry, KernelSpec};
 use thalweg_tensor::Result;
 
-/// A kernel that passes memory on, or reads a few numbers: handing it to another thread costs more.
+/// A kernel that forwards memory or reads a few numbers: scheduling it on another thread would cost
+/// more than running it.
 const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 
 /// Every family of this crate.
@@ -328,8 +329,8 @@ pub static FAMILIES: &[&Family] = &[
     &data::window::FAMILY,
 ];
 
-/// How many recorded cases pass, a line `Op passed total` per op. `cargo xtask docs` writes it, and
-/// the golden test checks it.
+/// The number of recorded cases that pass, a line `Op passed total` per op. `cargo xtask docs`
+/// writes it, and the golden test checks it.
 pub static GOLDEN_RESULTS: &str = include_str!("golden_results.txt");
 
 pub use unfuse::unfuse;

@@ -59,7 +59,7 @@ impl Settings {
         channel.saturating_sub(self.radius)..(channel + self.radius + 1).min(channels)
     }
 
-    /// What the channel is divided by, before the power.
+    /// The base of the divisor: bias plus alpha times the sum of squares over the channel window.
     fn norm(&self, pixel: &[f32], channel: usize) -> f32 {
         let near = &pixel[self.neighbours(channel, pixel.len())];
         self.bias + self.alpha * near.iter().map(|x| x * x).sum::<f32>()

@@ -1,4 +1,4 @@
-//! The one macro of this crate: it enumerates types, and hides no control flow.
+//! The only macro of the crate; it enumerates types and contains no control flow.
 
 /// A CPU kernel for a list of element types.
 ///

@@ -9,10 +9,10 @@ use thalweg_tensor::{Element, Result, Tensor, ensure};
 use crate::math::widen::Widen;
 use crate::split::for_each_rows;
 
-/// Elements that are computed at a time.
+/// Elements per block.
 const BLOCK: usize = 2048;
 
-/// Sets output 0 to the first input with `work` done to it.
+/// Sets output 0 to the first input with `work` applied.
 pub(crate) fn map<T: Widen>(
     ctx: &mut KernelContext<'_>,
     nanoseconds_per_element: f64,
@@ -32,8 +32,8 @@ pub(crate) fn map<T: Widen>(
     ctx.set_output(0, out)
 }
 
-/// Sets output 0 to the first input with `work` done to it, which reads the second; both have one
-/// shape.
+/// Sets output 0 to the first input with `work` applied, which also reads the second input, of the
+/// same shape.
 pub(crate) fn map_with<T: Widen>(
     ctx: &mut KernelContext<'_>,
     nanoseconds_per_element: f64,
@@ -62,8 +62,8 @@ pub(crate) fn map_with<T: Widen>(
     ctx.set_output(0, out)
 }
 
-/// Input `i` in the wider type, in memory that may be written. The flag says that the elements are
-/// yet to be copied from the input, which is then of that type itself.
+/// Input `i` in the wider type, in mutable memory. The flag says that the elements are still to be
+/// copied from the input, which then has the wider type itself.
 pub(crate) fn widened<T: Widen>(ctx: &mut KernelContext<'_>, i: usize) -> Result<(Tensor, bool)> {
     let shape = ctx.input(i)?.shape().clone();
     if T::DTYPE == T::Wide::DTYPE {
@@ -73,7 +73,7 @@ pub(crate) fn widened<T: Widen>(ctx: &mut KernelContext<'_>, i: usize) -> Result
     Ok((wide_copy::<T>(ctx, i)?, false))
 }
 
-/// Input `i` in the wider type: shared where that is its own, else converted.
+/// Input `i` in the wider type: shared if it has that type, else converted.
 pub(crate) fn wide_view<T: Widen>(ctx: &KernelContext<'_>, i: usize) -> Result<Tensor> {
     if T::DTYPE == T::Wide::DTYPE {
         return Ok(ctx.input(i)?.clone());
@@ -90,7 +90,7 @@ fn wide_copy<T: Widen>(ctx: &KernelContext<'_>, i: usize) -> Result<Tensor> {
     Ok(wide)
 }
 
-/// The results in the tensor's own type.
+/// The results converted to the dtype of the tensor.
 pub(crate) fn narrowed<T: Widen>(ctx: &KernelContext<'_>, wide: Tensor) -> Result<Tensor> {
     if T::DTYPE == T::Wide::DTYPE {
         return Ok(wide);

@@ -40,7 +40,7 @@ const BATCH_MAT_MUL_V2: OpDef =
 
 const BATCH_MAT_MUL_V3: OpDef = OpDef { name: "BatchMatMulV3", ..BATCH_MAT_MUL_V2 };
 
-/// The last two sizes of a factor, exchanged if it is to be transposed.
+/// The last two sizes of a factor, exchanged if it is transposed.
 fn matrix_dims(shape: &PartialShape, transpose: bool) -> (Option<usize>, Option<usize>) {
     let Some([.., rows, columns]) = shape.dims() else { return (None, None) };
     if transpose { (*columns, *rows) } else { (*rows, *columns) }
@@ -128,7 +128,7 @@ fn multiply_matrices<T: Factor>(
     ctx.set_output(0, out)
 }
 
-/// Which factors are to be transposed.
+/// Which factors are transposed.
 #[derive(Clone, Copy)]
 struct Transposes {
     first: bool,
@@ -152,7 +152,7 @@ fn check_inner(ctx: &KernelContext<'_>, is_equal: bool) -> Result<()> {
     Ok(())
 }
 
-/// Matrix `index` of a batch, transposed or not.
+/// Matrix `index` of a batch, optionally transposed.
 fn matrix<T: Factor>(batch: &Tensor, index: usize, transpose: bool) -> Result<MatRef<'_, T>> {
     let [.., rows, columns] = *batch.shape().dims() else {
         bail!(Internal, "{} is no matrix", batch.shape());
@@ -168,7 +168,7 @@ fn whole<T>(data: &mut [T], rows: usize, columns: usize) -> Result<MatMut<'_, T>
         .ok_or_else(|| err!(Internal, "the product does not fit its memory"))
 }
 
-/// Elements that have a conjugate; real ones are their own.
+/// Elements with a conjugate; for real elements the identity.
 trait Conjugate: Factor {
     const IS_COMPLEX: bool = false;
 
@@ -232,7 +232,7 @@ fn multiply_batches<T: Conjugate>(
     let mut out = ctx.allocate_output(0, Shape::new(&dims)?)?;
     let data = out.as_mut_slice::<T>()?;
     if batch.is_one_matrix_on_the_right() && !flags.first && x.num_elements() > 0 {
-        // Rows of all batches, one below the other, meet the same matrix.
+        // All batches are multiplied by the same matrix, so their rows form one matrix.
         let all_rows = x.num_elements() / inner;
         let a = MatRef::row_major(x.as_slice::<T>()?, all_rows, inner)
             .ok_or_else(|| err!(Internal, "the rows of {} are not there", x.shape()))?;
@@ -245,7 +245,7 @@ fn multiply_batches<T: Conjugate>(
     ctx.set_output(0, out)
 }
 
-/// How two batches pair up.
+/// How the matrices of two batches are paired.
 pub(crate) struct Batches {
     /// The batch dimensions of the result.
     pub(crate) dims: SmallVec<[usize; 4]>,
@@ -254,7 +254,7 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    /// The pairing of two tensors of matrices, equal in their batch dimensions or stretched.
+    /// The pairing of two tensors of matrices with equal or broadcast batch dimensions.
     pub(crate) fn new(x: &Shape, y: &Shape, broadcasts: bool) -> Result<Batches> {
         let (x_dims, y_dims) = (&x[..x.rank() - 2], &y[..y.rank() - 2]);
         ensure!(
@@ -299,7 +299,7 @@ impl Batches {
             && self.x_steps.iter().zip(&self.dims).all(|(&step, &dim)| step > 0 || dim == 1)
     }
 
-    /// The matrices that make up pair `index`.
+    /// The indices of the matrices of pair `index`.
     pub(crate) fn pair(&self, mut index: usize) -> (usize, usize) {
         let (mut x, mut y) = (0, 0);
         for i in (0..self.dims.len()).rev() {
@@ -322,7 +322,7 @@ struct Product<'a> {
 }
 
 impl Product<'_> {
-    /// Small products each on one thread, larger ones each on all.
+    /// Small products run on one thread each, large ones on all threads.
     fn run<T: Factor>(&self, ctx: &KernelContext<'_>, out: &mut [T]) -> Result<()> {
         let (rows, columns) = self.size;
         let each = rows * columns;
@@ -366,7 +366,7 @@ fn conjugated<T: Conjugate>(ctx: &KernelContext<'_>, x: &Tensor) -> Result<Tenso
     Ok(out)
 }
 
-/// Factors may be of 8 bits: they are converted to the type of the product first, exactly.
+/// 8-bit factors are first converted to the type of the product, exactly.
 fn batch_mat_mul_v3(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let types = ["Ta", "Tb", "Tout"].map(|name| init.attrs().dtype(name));
     let [x, y, out] = types;
@@ -392,7 +392,7 @@ fn batch_mat_mul_v3(init: &KernelInit<'_>) -> Result<AnyKernel> {
     }
 }
 
-/// Numbers that bytes convert to.
+/// Types that bytes convert to.
 trait FromByte: Conjugate {
     fn from_byte(x: i16) -> Self;
 }
@@ -433,7 +433,7 @@ fn from_bytes<T: FromByte>(ctx: &KernelContext<'_>, i: usize) -> Result<Tensor> 
     Ok(out)
 }
 
-/// The flags about zeroes are promises that nothing here needs.
+/// `SparseMatMul`: the sparsity flags are hints that this kernel ignores.
 fn sparse_mat_mul(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let flags = Transposes::new(init.attrs(), ["transpose_a", "transpose_b"])?;
     AnyKernel::new(move |ctx| {
@@ -487,7 +487,7 @@ mod tests {
         Tensor::from_slice(shape, &values).unwrap()
     }
 
-    /// Every pairing of batches against sums of products written out.
+    /// Compares every pairing of batches with sums of products computed directly.
     #[test]
     fn batches_broadcast() {
         for (x_batch, y_batch, batch) in [

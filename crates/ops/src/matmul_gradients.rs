@@ -5,10 +5,10 @@ use thalweg_tensor::{DType, PartialShape, Result};
 
 use crate::gradients::{conj, repeated_axes, sum_away};
 
-/// A matrix of a product: which one, and whether it is to be transposed.
+/// A factor of a product, and whether it is transposed.
 type Side = (Output, bool);
 
-/// The two products that are the adjoints of `op(a) op(b)`, where `op` transposes or not.
+/// The two products that are the adjoints of `op(a) op(b)`, where `op` optionally transposes.
 fn adjoint_products(
     grad: Output,
     (a, transpose_a): Side,
@@ -42,7 +42,7 @@ pub(crate) fn mat_mul_grad(g: &mut GradientContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The products are single precision; each adjoint takes its factor's.
+/// The products are in single precision; each adjoint is cast to its factor's dtype.
 pub(crate) fn sparse_mat_mul_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, a, b) = (g.grad(0)?, g.input(0), g.input(1));
     let flag = |g: &GradientContext<'_>, name| g.attrs().bool(name);
@@ -66,8 +66,8 @@ pub(crate) fn sparse_mat_mul_grad(g: &mut GradientContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Of all three versions. `adj` conjugates what it transposes, which is what gradients need; and
-/// batches of matrices that were repeated get the sum.
+/// Gradient of all three versions. `adj` conjugates what it transposes, as gradients require; the
+/// adjoints of broadcast batches are summed.
 pub(crate) fn batch_mat_mul_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, x, y) = (g.grad(0)?, g.input(0), g.input(1));
     let flags = [g.attrs().bool("adj_x")?, g.attrs().bool("adj_y")?];
@@ -100,7 +100,7 @@ fn batch_product(
     product.build()
 }
 
-/// All dimensions but the two of the matrices.
+/// All dimensions but the last two.
 fn batch_dims(shape: &PartialShape) -> PartialShape {
     match shape.dims() {
         Some([batch @ .., _, _]) => PartialShape::new(batch.iter().copied()),

@@ -35,7 +35,7 @@ fn band_grad(g: &mut GradientContext<'_>) -> Result<()> {
 const BATCH_MATRIX_BAND_PART: OpDef =
     OpDef { name: "BatchMatrixBandPart", gradient: Gradient::Unknown, ..MATRIX_BAND_PART };
 
-/// How many diagonals on one side stay; all if the number is negative.
+/// The number of diagonals to keep on one side; negative means all.
 fn kept(ctx: &KernelContext<'_>, i: usize, name: &str, size: usize, what: &str) -> Result<usize> {
     let given = ctx.input(i)?;
     ensure!(

@@ -1,7 +1,7 @@
 //! `MatrixDiag`, `MatrixDiagPart` and `MatrixSetDiag`.
 //!
-//! A range of diagonals is stored as a matrix of its own: one row for each, the highest first, all
-//! as long as the longest. Shorter ones lie at the row's left or right end, which `align` says.
+//! A range of diagonals is stored as a matrix: one row per diagonal, the highest first, all as long
+//! as the longest. Shorter diagonals are aligned left or right, according to `align`.
 
 use smallvec::SmallVec;
 use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};
@@ -42,7 +42,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Dtypes of the elements that TensorFlow's kernels move.
+/// Element dtypes of TensorFlow's kernels.
 pub(crate) const MOVED: &[DType] = &[
     DType::Bool,
     DType::Complex128,
@@ -69,7 +69,7 @@ const fn kernel(
     KernelSpec { op, create, host_inputs, constraints: &[("T", MOVED)], ..KernelSpec::CPU }
 }
 
-/// A range of diagonals, 0 being the main one and positive ones above it.
+/// A range of diagonals; 0 is the main diagonal, positive ones are above it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Band {
     lower: i64,
@@ -79,7 +79,7 @@ struct Band {
 impl Band {
     const MAIN: Band = Band { lower: 0, upper: 0 };
 
-    /// From the elements of `k`: one diagonal, or the range's ends.
+    /// The range from the elements of `k`: one diagonal, or both ends.
     fn new(k: &[i64]) -> Result<Band> {
         let (lower, upper) = match *k {
             [] => bail!(InvalidArgument, "Expected diag_index to have at least 1 element"),
@@ -99,7 +99,7 @@ impl Band {
         Ok(Band { lower, upper })
     }
 
-    /// From input `i`.
+    /// The range from input `i`.
     fn from_input(ctx: &KernelContext<'_>, i: usize) -> Result<Band> {
         let k = ctx.input(i)?;
         ensure!(
@@ -111,7 +111,7 @@ impl Band {
         Band::new(&ctx.ints(i, "k")?)
     }
 
-    /// From input `i` of a node, if its value is known.
+    /// The range from input `i` of a node, if its value is known.
     fn from_constant(c: &ShapeContext<'_>, i: usize) -> Result<Option<Band>> {
         let shape = c.input(i);
         ensure!(
@@ -127,7 +127,7 @@ impl Band {
         self.upper - self.lower + 1
     }
 
-    /// Refuses diagonals that do not lie in the matrix.
+    /// Checks that the diagonals are inside the matrix.
     fn check_within(self, rows: usize, columns: usize) -> Result<()> {
         let (rows, columns) = (rows as i64, columns as i64);
         for (name, index) in [("lower", self.lower), ("upper", self.upper)] {
@@ -141,21 +141,21 @@ impl Band {
         Ok(())
     }
 
-    /// Elements of the longest diagonal in a matrix that has them all.
+    /// Elements of the longest diagonal of the range in a matrix of this size.
     fn longest(self, rows: usize, columns: usize) -> usize {
         let down = rows as i64 + self.upper.min(0);
         let across = columns as i64 - self.lower.max(0);
         down.min(across).max(0) as usize
     }
 
-    /// The sizes of the stored diagonals after the batch.
+    /// The sizes of the stored diagonals after the batch dimensions.
     fn stored(self, longest: usize) -> SmallVec<[usize; 2]> {
         let count = (self.count() > 1).then_some(self.count() as usize);
         count.into_iter().chain([longest]).collect()
     }
 }
 
-/// Where diagonals lie in a matrix, and where in the rows that they are stored in.
+/// Positions of diagonals in a matrix and in their storage.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     band: Band,
@@ -166,7 +166,7 @@ struct Layout {
     align: Align,
 }
 
-/// Which diagonals lie at the left ends of their rows.
+/// Which diagonals are left-aligned in their rows.
 #[derive(Clone, Copy, Debug)]
 struct Align {
     upper_left: bool,
@@ -174,7 +174,7 @@ struct Align {
 }
 
 impl Align {
-    /// From the attr; at the left if there is none.
+    /// The alignment from the attr; left if there is none.
     fn from_init(init: &KernelInit<'_>) -> Result<Align> {
         let align = match init.attrs().get("align") {
             Some(_) => init.attrs().string("align")?,
@@ -185,7 +185,7 @@ impl Align {
 }
 
 impl Layout {
-    /// Number of elements of diagonal `d`, and where they begin in their row.
+    /// Number of elements of diagonal `d`, and their offset in its row.
     fn diagonal(&self, d: i64) -> (usize, usize) {
         let down = self.rows as i64 + d.min(0);
         let across = self.columns as i64 - d.max(0);
@@ -194,25 +194,25 @@ impl Layout {
         (len, if is_left { 0 } else { self.stored - len })
     }
 
-    /// The columns of row `row` that lie on diagonals.
+    /// The columns of row `row` that are on stored diagonals.
     fn columns_of(&self, row: usize) -> std::ops::Range<usize> {
         let at = |d: i64| (row as i64).saturating_add(d).clamp(0, self.columns as i64) as usize;
         at(self.band.lower)..at(self.band.upper.saturating_add(1))
     }
 
-    /// Where the element at `row` and `column` is among the stored ones of its matrix.
+    /// Index of the element at `row` and `column` among the stored elements of its matrix.
     fn position(&self, row: usize, column: usize) -> usize {
         let d = column as i64 - row as i64;
         let (_, offset) = self.diagonal(d);
         (self.band.upper - d) as usize * self.stored + offset + row.min(column)
     }
 
-    /// Stored elements of one matrix.
+    /// Stored elements per matrix.
     fn stored_elements(&self) -> usize {
         self.band.count() as usize * self.stored
     }
 
-    /// Writes the stored diagonals into rows `first..` of matrices, counted through the batch.
+    /// Writes the stored diagonals to the rows from `first` on, counted over the batch.
     fn write_rows<C: Cell>(&self, first: usize, out: &mut [C], stored: &[C]) {
         for (row, out) in (first..).zip(out.chunks_exact_mut(self.columns.max(1))) {
             let (matrix, row) = (row / self.rows, row % self.rows);
@@ -224,7 +224,7 @@ impl Layout {
     }
 }
 
-/// What lies beside the diagonals: the first element of input `i`, or zero if there is none.
+/// The padding value: the first element of input `i`, or zero if there is none.
 fn padding<C: Cell>(ctx: &KernelContext<'_>, i: usize) -> Result<C> {
     if i >= ctx.num_inputs() {
         return Ok(C::default());
@@ -297,7 +297,7 @@ fn matrix_diag_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The size of the matrix that has these diagonals; -1 for what was not asked for.
+/// The size of the matrix with these diagonals; -1 where it was not requested.
 fn matrix_size(band: Band, longest: usize, rows: i64, columns: i64) -> Result<(usize, usize)> {
     let least_rows = longest as i64 - band.upper.min(0);
     let least_columns = longest as i64 + band.lower.max(0);
@@ -367,7 +367,7 @@ fn matrix_diag(init: &KernelInit<'_>) -> Result<AnyKernel> {
 const MATRIX_DIAG_PART: OpDef = OpDef::new("MatrixDiagPart", matrix_diag_part_shape)
     .with_gradient(|g| part_grad(g, "MatrixSetDiag"));
 
-/// The gradient as diagonals of a matrix of zeros.
+/// The gradient as diagonals of a zero matrix.
 fn part_grad(g: &mut GradientContext<'_>, set: &str) -> Result<()> {
     let (grad, input) = (g.grad(0)?, g.input(0));
     let zeros = g.add("ZerosLike", &[input])?;
@@ -411,7 +411,7 @@ fn matrix_diag_part_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The sizes of the matrices in input 0, which must be some.
+/// The sizes of the matrices in input 0, whose rank must be at least 2.
 pub(crate) fn split_matrix(shape: &Shape) -> Result<(&[usize], usize, usize)> {
     match shape.dims() {
         [batch @ .., rows, columns] => Ok((batch, *rows, *columns)),
@@ -449,7 +449,7 @@ fn matrix_diag_part(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Fills row `row` of the stored diagonals, counted through the batch.
+/// Fills row `row` of the stored diagonals, counted over the batch.
 fn read_diagonal<C: Cell>(layout: &Layout, row: usize, out: &mut [C], source: &[C], padding: &C) {
     let count = layout.band.count() as usize;
     let (matrix, d) = (row / count, layout.band.upper - (row % count) as i64);
@@ -466,7 +466,7 @@ fn read_diagonal<C: Cell>(layout: &Layout, row: usize, out: &mut [C], source: &[
 const MATRIX_SET_DIAG: OpDef = OpDef::new("MatrixSetDiag", matrix_set_diag_shape)
     .with_gradient(|g| set_grad(g, "MatrixDiagPart"));
 
-/// The gradient without its diagonals, and these.
+/// The gradient with its diagonals set to zero, and these diagonals.
 fn set_grad(g: &mut GradientContext<'_>, part: &str) -> Result<()> {
     let (grad, diagonal, set) = (g.grad(0)?, g.input(1), g.node().op.name.clone());
     let zeros = g.add("ZerosLike", &[diagonal])?;
@@ -618,7 +618,7 @@ mod tests {
         }
     }
 
-    /// Taking diagonals out and putting them into another matrix, or making one of them, agree.
+    /// `MatrixDiagPart` inverts `MatrixSetDiag` and `MatrixDiag`.
     #[test]
     fn there_and_back() {
         let sizes = [(1usize, 1usize), (3, 4), (4, 2)];

@@ -21,7 +21,7 @@ fn where_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Elements counted, and then located, at a time: the cut does not depend on what they are.
+/// Elements that are counted, and then located, per block; blocks do not depend on the values.
 const BLOCK: usize = 1 << 16;
 
 fn find<T: Element>(_: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -71,7 +71,7 @@ fn for_each_block(
     })
 }
 
-/// Writes the coordinates of the elements that are set, of a block that begins at `first`.
+/// Writes the coordinates of the nonzero elements of a block that begins at `first`.
 fn locate<T>(
     block: &[T],
     first: usize,
@@ -83,13 +83,14 @@ fn locate<T>(
     let width = shape[rank - 1];
     let mut found = 0;
     let mut at = first;
-    // One stretch of the innermost dimension after the other: the other coordinates stay.
+    // One run of the innermost dimension at a time, along which the other coordinates are constant.
     while at < first + block.len() && found < rows.len() {
         let column = at % width;
         let len = (width - column).min(first + block.len() - at);
         let before = found;
         for (i, x) in block[at - first..][..len].iter().enumerate() {
-            // Writing always and moving on only if it was right has no branch to mispredict.
+            // Writes every coordinate and advances only for nonzero elements, which needs no
+            // branch.
             if let Some(slot) = rows.get_mut(found + rank - 1) {
                 *slot = (column + i) as i64;
             }

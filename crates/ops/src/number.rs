@@ -1,5 +1,5 @@
 //! Arithmetic as TensorFlow's CPU kernels define it, by kind of element: integers wrap, integer
-//! division refuses zero, floats follow IEEE 754.
+//! division by zero is an error, floats follow IEEE 754.
 
 use num_complex::Complex;
 use thalweg_tensor::{Element, Result, Tensor, bf16, ensure, f16};
@@ -17,43 +17,43 @@ pub(crate) trait Number: Element {
     fn minus(self, other: Self) -> Self;
     /// The product, wrapping.
     fn times(self, other: Self) -> Self;
-    /// The quotient; for integers cut towards zero, and zero for a zero divisor.
+    /// The quotient; for integers truncated, and zero for a zero divisor.
     fn over(self, other: Self) -> Self;
 
-    /// Zero, with its sign, where comparisons take the number for zero. Kernels run with denormals
-    /// counted as zero, but selections and library functions that look at bits let them through.
+    /// A subnormal number as zero of its sign. Kernels run in denormals-are-zero mode, but
+    /// selections and library functions that inspect bits ignore it.
     #[inline(always)]
     fn flushed(self) -> Self {
         self
     }
 
-    /// Refuses integer divisors that are zero.
+    /// Fails if an integer divisor is zero.
     fn check_divisor(_divisor: &Tensor) -> Result<()> {
         Ok(())
     }
 }
 
-/// Numbers on a line.
+/// Real numbers.
 pub(crate) trait Real: Number + PartialOrd {
-    /// The quotient, cut towards zero.
+    /// The quotient, truncated.
     fn truncated_quotient(self, other: Self) -> Self;
-    /// What remains of it; has the sign of `self`.
+    /// The remainder of the truncated quotient; has the sign of `self`.
     fn truncated_remainder(self, other: Self) -> Self;
     /// The quotient, rounded down.
     fn floored_quotient(self, other: Self) -> Self;
-    /// What remains of it; has the sign of `other`.
+    /// The remainder of the floored quotient; has the sign of `other`.
     fn floored_remainder(self, other: Self) -> Self;
-    /// The larger; NaN if either is.
+    /// The maximum; NaN if either is NaN.
     fn larger(self, other: Self) -> Self;
-    /// The smaller; NaN if either is.
+    /// The minimum; NaN if either is NaN.
     fn smaller(self, other: Self) -> Self;
     /// -1, 0 or 1; NaN for NaN.
     fn sign(self) -> Self;
-    /// The distance from zero, wrapping.
+    /// The absolute value, wrapping.
     fn magnitude(self) -> Self;
 }
 
-/// Numbers of which one of two can be chosen, as updates of stored ones choose.
+/// Numbers with minimum and maximum as scatter updates compute them.
 pub(crate) trait Ordered: Number {
     /// `other` if it is less, else `self`, also where either is NaN.
     fn lesser(self, other: Self) -> Self;
@@ -217,7 +217,7 @@ macro_rules! floats {
 
             #[inline(always)]
             fn truncated_remainder(self, other: Self) -> Self {
-                // The library looks at bits, and a denormal divisor counts as zero.
+                // The library function inspects bits, and a subnormal divisor counts as zero.
                 if other == 0.0 { $t::NAN } else { self % other }
             }
 
@@ -234,7 +234,7 @@ macro_rules! floats {
 
             #[inline(always)]
             fn larger(self, other: Self) -> Self {
-                // `x` if it is NaN; if `y` is, no comparison holds and `y` is taken.
+                // `x` if it is NaN; if `y` is NaN, no comparison holds and `y` is the result.
                 (if self > other || self.is_nan() { self } else { other }).flushed()
             }
 
@@ -274,7 +274,7 @@ macro_rules! floats {
                 self * other
             }
 
-            /// Scaled by the larger part of the divisor, so that its square cannot overflow.
+            /// The divisor is scaled by its larger part, so that its square cannot overflow.
             #[inline(always)]
             fn over(self, other: Self) -> Self {
                 let (a, b, c, d) = (self.re, self.im, other.re, other.im);
@@ -296,7 +296,7 @@ floats!(f32, f64);
 
 macro_rules! halves {
     ($($t:ident),+) => { $(
-        /// Computed in single precision, and rounded.
+        /// Computed in single precision and rounded.
         impl Number for $t {
             const ZERO: Self = $t::ZERO;
             const ONE: Self = $t::ONE;

@@ -1,5 +1,5 @@
-//! Traits of elementwise ops: functions of one and two elements, and the element types they are
-//! registered for.
+//! Traits of elementwise ops: functions of one and two elements, and the element types of their
+//! kernels.
 
 use half::{bf16, f16};
 use thalweg_tensor::{
@@ -12,24 +12,24 @@ use crate::stage::Form;
 
 /// A function of one element.
 pub(crate) trait Unary<X: Element>: Sized + 'static {
-    /// What it gives.
+    /// The result type.
     type Out: Element;
-    /// Rough cost of one element.
+    /// Estimated cost per element.
     const NANOSECONDS: f64 = 0.3;
-    /// Whether the loop is worth compiling for every SIMD level; false for library calls.
+    /// Whether the loop is compiled for every SIMD level; false for library calls.
     const IS_SIMD: bool = true;
 
     /// The function; `#[inline(always)]`.
     fn apply<L: Level>(x: X) -> Self::Out;
 
-    /// The function of all elements; `out` is as long as `x`. Where a loop of [`Unary::apply`] is
-    /// not the best or not the whole of it, this is another.
+    /// Applies the function to all elements; `out` is as long as `x`. Implementations may replace
+    /// the loop over [`Unary::apply`].
     fn run(x: &[X], out: &mut [Self::Out]) {
         apply_to_all::<Self, X>(x, out);
     }
 }
 
-/// Runs a loop at the best SIMD level, or at none.
+/// Runs a loop at the best SIMD level if `is_simd`, else at the baseline.
 #[inline(always)]
 pub(crate) fn start(body: impl Loop<Output = ()>, is_simd: bool) {
     if is_simd { simd::run(body) } else { body.run::<Baseline>() }
@@ -53,8 +53,9 @@ pub(crate) fn apply_to_all<Op: Unary<X>, X: Element>(x: &[X], out: &mut [Op::Out
     start(Map::<Op, X, Op::Out>(x, out, std::marker::PhantomData), Op::IS_SIMD);
 }
 
-/// As [`apply_to_all`], but for some elements the result is `rare(x)`. Few arrays have any, so that
-/// these are looked for first; `is_rare` should have no branches, and be `#[inline(always)]`.
+/// As [`apply_to_all`], but where `is_rare(x)` the result is `rare(x)`. Few arrays have such
+/// elements, so a first pass tests for them; `is_rare` should have no branches and be
+/// `#[inline(always)]`.
 pub(crate) fn apply_but_for<Op: Unary<X>, X: Element>(
     x: &[X],
     out: &mut [Op::Out],
@@ -82,40 +83,39 @@ impl<X: Element, P: Fn(X) -> bool> Loop for Any<'_, X, P> {
 
 /// A function of two elements.
 pub(crate) trait Binary<X>: 'static {
-    /// What it gives.
+    /// The result type.
     type Out: Element;
-    /// Rough cost of one element.
+    /// Estimated cost per element.
     const NANOSECONDS: f64 = 0.4;
-    /// Whether the loop is worth compiling for every SIMD level; false for library calls.
+    /// Whether the loop is compiled for every SIMD level; false for library calls.
     const IS_SIMD: bool = true;
 
-    /// Whether the result is the same at every SIMD level, so that a few elements need no choice.
+    /// Whether the result is the same at every SIMD level, so that short arrays need no dispatch.
     const IS_EXACT: bool = false;
 
     /// The function; `#[inline(always)]`.
     fn apply<L: Level>(x: X, y: X) -> Self::Out;
 
-    /// Refuses right operands that the function is not defined for.
+    /// Fails for right operands that the function is not defined for.
     fn check(_y: &Tensor) -> Result<()> {
         Ok(())
     }
 }
 
-/// An element type that kernels are registered for.
+/// An element type with registered kernels.
 pub(crate) trait Operand: Element {
-    /// The type that loops compute with.
+    /// The type in which loops compute.
     type Compute: Element;
-    /// How one becomes the other.
+    /// Conversion between the two types.
     const FORM: Form;
 
-    /// A loop over two whole operands that converts as it goes, if there is one.
+    /// A loop over two contiguous operands that also converts them, if there is one.
     fn fused<Op: Binary<Self::Compute>>() -> Option<BinaryLoop> {
         None
     }
 }
 
-/// Operands and output of a loop, and how many elements each has; either operand may be a single
-/// element.
+/// Operands, output and number of elements of a loop; either operand may be a scalar.
 pub(crate) type BinaryLoop = unsafe fn(*const u8, *const u8, *mut u8, usize);
 
 impl Operand for f16 {

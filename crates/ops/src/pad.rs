@@ -49,7 +49,7 @@ fn pad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     padded_shape(c, |size, before, after| size.checked_add(before)?.checked_add(after))
 }
 
-/// The output's shape where `resize(size, before, after)` is the new size of a dimension.
+/// The output's shape, where `resize(size, before, after)` is the new size of a dimension.
 fn padded_shape(
     c: &mut ShapeContext<'_>,
     resize: fn(usize, usize, usize) -> Option<usize>,
@@ -172,8 +172,8 @@ fn pad(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Sets what lies around the input in `output`, each element once: for each dimension the slabs
-/// before and after it, within the input along earlier dimensions and whole along later ones.
+/// Fills the padding in `output`, each element once: for each dimension the slabs before and after
+/// it, within the input along earlier dimensions and whole along later ones.
 fn fill_margins(
     ctx: &KernelContext<'_>,
     paddings: &[[usize; 2]],
@@ -200,7 +200,7 @@ fn fill_margins(
     Ok(())
 }
 
-/// How far a mirror stands from the edge: 0 repeats the edge (SYMMETRIC), 1 does not (REFLECT).
+/// Distance of the mirror from the edge: 0 repeats the edge (SYMMETRIC), 1 does not (REFLECT).
 fn mirror_offset(init: &KernelInit<'_>) -> Result<usize> {
     Ok(usize::from(init.attrs().string("mode")? == "REFLECT"))
 }
@@ -293,8 +293,8 @@ fn mirror_pad_grad<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Adds the margins to what they mirror, dimension by dimension. Rows are whole runs of the later
-/// dimensions; margins of earlier dimensions are folded too, and no longer matter.
+/// Adds the padding to the elements that it mirrors, dimension by dimension. Rows are whole runs of
+/// the later dimensions; the padding of earlier dimensions is folded again, without effect.
 fn fold_margins<T: Number>(data: &mut [T], shape: &Shape, paddings: &[[usize; 2]], offset: usize) {
     for (d, &[before, after]) in paddings.iter().enumerate() {
         let row: usize = shape[d + 1..].iter().product();
@@ -322,7 +322,7 @@ fn add_row<T: Number>(block: &mut [T], row: usize, from: usize, to: usize) {
     target.iter_mut().zip(source).for_each(|(t, &s)| *t = t.plus(s));
 }
 
-/// Cuts the padding off the adjoint.
+/// Slices the padding off the adjoint.
 fn pad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, x, paddings) = (g.grad(0)?, g.input(0), g.input(1));
     let (first, column) = (g.ints(&[0, 0])?, g.ints(&[-1, 1])?);
@@ -340,7 +340,7 @@ fn gradient_of_mirror_pad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     swap_mirror_pad(g, "MirrorPad")
 }
 
-/// Each of the two ops is the other's gradient.
+/// `MirrorPad` and `MirrorPadGrad` are each other's gradient.
 fn swap_mirror_pad(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     let (grad, paddings) = (g.grad(0)?, g.input(1));
     let adjoint = g.op_like(op, &["mode"]).inputs(&[grad, paddings]).build()?;

@@ -12,7 +12,7 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[KernelSpec { op: "ParallelConcat", create: parallel_concat, ..KernelSpec::CPU }],
 };
 
-/// The shape is declared, and each input is one row of it.
+/// The shape is an attr, and each input is one row of it.
 fn parallel_concat_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let declared = c.attrs().shape("shape")?;
     let Some(shape) = declared.to_shape() else {

@@ -96,7 +96,7 @@ fn dynamic_partition(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Appends each row to the output of its number.
+/// Appends each row to the output with its partition number.
 fn distribute<C: Cell>(
     data: &[C],
     row: usize,
@@ -124,7 +124,7 @@ const PARALLEL_DYNAMIC_STITCH: OpDef = OpDef::new("ParallelDynamicStitch", dynam
 fn dynamic_stitch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let n = c.attrs().size("N")?;
     let mut row = PartialShape::unknown();
-    // The largest index says how many rows there are, if all indices are known.
+    // The number of output rows is the largest index plus one, if all indices are known.
     let mut rows = Some(0i64);
     for i in 0..n {
         let known = c.constant(i).and_then(|t| {
@@ -151,7 +151,7 @@ fn dynamic_stitch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// In the map from rows of the output to rows of the inputs: this row comes from nowhere.
+/// Marks an output row that no input row is copied to.
 const NOWHERE: i64 = -1;
 
 fn dynamic_stitch(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -166,7 +166,7 @@ fn dynamic_stitch(init: &KernelInit<'_>) -> Result<AnyKernel> {
         map.fill([NOWHERE; 2]);
         for i in 0..n {
             let indices = ctx.input(i)?.as_slice::<i32>()?;
-            // Later inputs, and later rows of one, win.
+            // For equal indices, later inputs and later rows apply.
             for (from, &to) in indices.iter().enumerate() {
                 map[to as usize] = [i as i64, from as i64];
             }
@@ -179,7 +179,7 @@ fn dynamic_stitch(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Number of rows and shape of a row of the result.
+/// Number and shape of the result's rows.
 fn check_stitch(ctx: &KernelContext<'_>, n: usize) -> Result<(usize, SmallVec<[usize; 6]>)> {
     let mut rows = 0;
     let first = (ctx.input(0)?, ctx.input(n)?);
@@ -238,7 +238,7 @@ fn stitch<C: Cell>(
     })
 }
 
-/// Stitches the adjoints together by the places that the rows came from.
+/// Stitches the adjoints together at the original positions of the rows.
 fn partition_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (data, partitions) = (g.input(0), g.input(1));
     let (zero, count, one) = (g.int(0)?, g.add("Size", &[partitions])?, g.int(1)?);
@@ -253,7 +253,7 @@ fn partition_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Every piece gets the rows that it was to fill, also those that a later piece has overwritten.
+/// Every input gets the adjoint rows at its indices, even those that a later input overwrote.
 fn stitch_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, axis) = (g.grad(0)?, g.int(0)?);
     let count = g.num_inputs() / 2;

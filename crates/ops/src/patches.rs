@@ -12,25 +12,26 @@ use crate::product::{Factor, multiply, multiply_alone, multiply_weights};
 use crate::split::{Disjoint, for_each_rows};
 use crate::window::{Grid, Sizes, Sliding};
 
-/// Elements of the windows that one thread lays out at a time: they fit the second cache.
+/// Elements of the patch matrix that one thread builds at a time; they fit in the second-level
+/// cache.
 const CHUNK: usize = 1 << 17;
-/// As `CHUNK`, where all threads work on one layout.
+/// As `CHUNK`, where all threads work on one patch matrix.
 const LARGE_CHUNK: usize = 1 << 20;
 
-/// A convolution of a batch of images, channels last, with filters `[.., in / groups, out]`.
+/// A convolution of a batch of images in NHWC with filters `[.., in / groups, out]`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Convolution {
     pub(crate) batch: usize,
     pub(crate) grid: Grid,
     pub(crate) in_channels: usize,
     pub(crate) out_channels: usize,
-    /// Parts of the channels that do not see each other.
+    /// Number of groups (grouped convolution).
     pub(crate) groups: usize,
 }
 
 impl Convolution {
-    /// Checks that images and filters fit. `filter` has the spatial sizes first, then the
-    /// channels that come in and go out.
+    /// Checks that images and filters are compatible. `filter` has the spatial sizes first, then
+    /// the input and output channels.
     pub(crate) fn new(sliding: &Sliding, images: &Shape, filter: &Shape) -> Result<Convolution> {
         let format = sliding.format;
         for (shape, name) in [(images, "input"), (filter, "filter")] {
@@ -82,7 +83,7 @@ impl Convolution {
         self.grid.cells() * self.group_in()
     }
 
-    /// Whether windows are single pixels, all of them: images are their own layout.
+    /// Whether the convolution is pointwise with stride 1: the images are their own patch matrix.
     fn is_pointwise(&self) -> bool {
         self.groups == 1
             && self.grid.axes.iter().all(|a| (a.window, a.stride, a.before) == (1, 1, 0))
@@ -149,8 +150,8 @@ impl Convolution {
         Ok(())
     }
 
-    /// Calls `work(scratch, i)` for every chunk, on all threads; the scratch holds `CHUNK`
-    /// elements, or 32 rows if that is more.
+    /// Calls `work(scratch, i)` for every chunk, in parallel; the scratch has `CHUNK` elements, or
+    /// 32 rows if that is more.
     fn in_chunks<A: Factor>(
         &self,
         ctx: &KernelContext<'_>,
@@ -173,7 +174,7 @@ impl Convolution {
         failure.into_inner().map_or(Ok(()), Err)
     }
 
-    /// The window of one output pixel of the batch, its cells in order, zero beside the image.
+    /// im2col: copies the window of one output pixel, in order, with zeros outside the image.
     fn lay_out<A: Factor>(&self, images: &[A], row: usize, group: usize, out: &mut [A]) {
         let (pixels, channels) = (self.grid.output_pixels(), self.in_channels);
         let (image, window) = (row / pixels, row % pixels);
@@ -196,7 +197,7 @@ impl Convolution {
         });
     }
 
-    /// Sets `images` to the gradient with respect to the images.
+    /// Sets `images` to the gradient of the images.
     pub(crate) fn backward_images<A: Factor + std::ops::AddAssign>(
         &self,
         ctx: &KernelContext<'_>,
@@ -260,7 +261,7 @@ impl Convolution {
         Ok(())
     }
 
-    /// Adds a window's cells to the pixels of the image that they lie on.
+    /// col2im: adds a window's cells to the image pixels that they cover.
     fn put_back<A: Factor + std::ops::AddAssign>(
         &self,
         layout: &[A],
@@ -280,7 +281,7 @@ impl Convolution {
         });
     }
 
-    /// Sets `filter` to the gradient with respect to the filters.
+    /// Sets `filter` to the gradient of the filters.
     pub(crate) fn backward_filter<A: Factor + std::ops::AddAssign>(
         &self,
         ctx: &KernelContext<'_>,
@@ -326,7 +327,7 @@ impl Convolution {
     }
 }
 
-/// The spatial sizes of filters, which have the channels last.
+/// The spatial sizes of filters, whose last two dimensions are channels.
 pub(crate) fn filter_window(filter: &[usize]) -> Sizes {
     let spatial = filter.len() - 2;
     let mut window = [1; 3];

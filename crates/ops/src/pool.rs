@@ -54,17 +54,17 @@ const AVG_POOL_3D: OpDef = OpDef { name: "AvgPool3D", ..MAX_POOL_3D };
 const AVG_POOL_3D_GRAD: OpDef =
     OpDef { name: "AvgPool3DGrad", shape: shape::from_first_input, ..AVG_POOL_3D };
 
-/// Windows and how they slide, from attrs or from inputs.
+/// Window sizes and strides, from attrs or from inputs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pooling {
     pub(crate) sliding: Sliding,
     pub(crate) window: Sizes,
-    /// Neighbouring channels that become one.
+    /// Number of adjacent channels that are pooled together.
     pub(crate) channel_window: usize,
 }
 
 impl Pooling {
-    /// From `ksize` and `strides`, which have one entry per dimension.
+    /// Pooling with `ksize` and `strides`, which have one entry per dimension.
     pub(crate) fn new(
         attrs: NodeAttrs<'_>,
         spatial: usize,
@@ -125,7 +125,7 @@ impl Pooling {
         Ok(())
     }
 
-    /// From the attrs of a node.
+    /// Pooling with the attrs of a node.
     pub(crate) fn from_attrs(attrs: NodeAttrs<'_>, spatial: usize) -> Result<Pooling> {
         Pooling::new(attrs, spatial, attrs.ints("ksize")?, attrs.ints("strides")?)
     }
@@ -144,14 +144,14 @@ impl Pooling {
         Ok(Images { batch, channels, grid: Grid { axes } })
     }
 
-    /// The shape that pooled images have.
+    /// The shape of the pooled images.
     pub(crate) fn output_shape(&self, images: &Images) -> Result<Shape> {
         let (batch, channels) = (images.batch, images.channels / self.channel_window);
         Shape::new(&self.sliding.format.join(batch, images.grid.output(), channels))
     }
 }
 
-/// A batch of images and the windows on each.
+/// A batch of images and the windows on each image.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Images {
     pub(crate) batch: usize,
@@ -159,7 +159,7 @@ pub(crate) struct Images {
     pub(crate) grid: Grid,
 }
 
-/// Where a pooling comes from: attrs, or the inputs that follow those of the op's first version.
+/// Whether the window is in attrs or, in V2 ops, in inputs.
 #[derive(Clone, Copy)]
 pub(crate) struct Source {
     spatial: usize,
@@ -168,7 +168,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// For a node whose window is an attr, or else the inputs from `first_input`.
+    /// For a node whose window is an attr, or in the inputs from `first_input` on.
     pub(crate) fn new(init: &KernelInit<'_>, first_input: usize) -> Result<Source> {
         let name = &init.node.op.name;
         let spatial = if name.contains("3D") { 3 } else { 2 };
@@ -179,7 +179,7 @@ impl Source {
         Ok(Source { spatial, fixed, first_input })
     }
 
-    /// The windows of this step.
+    /// The pooling of this step.
     pub(crate) fn pooling(&self, ctx: &KernelContext<'_>) -> Result<Pooling> {
         if let Some(pooling) = self.fixed {
             return Ok(pooling);
@@ -196,7 +196,7 @@ fn pooled_shape(c: &mut ShapeContext<'_>, spatial: usize) -> Result<()> {
     Ok(())
 }
 
-/// The shape that the first input has when it is pooled.
+/// The static shape of the pooled first input.
 pub(crate) fn inferred(c: &ShapeContext<'_>, spatial: usize) -> Result<PartialShape> {
     let format = match c.attrs().get("data_format") {
         Some(_) if c.attrs().string("data_format")? == "NCHW_VECT_C" => {
@@ -252,10 +252,11 @@ where
     })
 }
 
-/// Windows up to this size are folded in registers, all cells at once; larger ones row by row.
+/// Maximum window size for reducing all cells at once in registers; larger windows are reduced row
+/// by row.
 const CELLS_LISTED: usize = 64;
 
-/// Folds each window.
+/// Reduces each window.
 fn pool<T: Widen, F: Fold<T::Wide>>(ctx: &mut KernelContext<'_>, pooling: &Pooling) -> Result<()> {
     let images = pooling.images(ctx.input(0)?.shape())?;
     let format = pooling.sliding.format;
@@ -288,7 +289,7 @@ fn pool<T: Widen, F: Fold<T::Wide>>(ctx: &mut KernelContext<'_>, pooling: &Pooli
     ctx.set_output(0, out)
 }
 
-/// The largest of neighbouring channels.
+/// Maximum over adjacent channels.
 fn max_of_channels<T: Widen>(ctx: &mut KernelContext<'_>, pooling: &Pooling) -> Result<()>
 where
     MaximumNumber: Fold<T::Wide>,
@@ -345,7 +346,7 @@ where
     })
 }
 
-/// Gives each pixel its share of the gradients of the windows that it lies in.
+/// Adds to each pixel its share of the gradients of all windows that contain it.
 fn spread<A: Real>(
     ctx: &KernelContext<'_>,
     images: &Images,
@@ -385,7 +386,7 @@ crate::math::vectorized::vectorized! {
     }
 }
 
-/// The attrs of a window.
+/// Names of the attrs of a window.
 const WINDOW: &[&str] = &["ksize", "strides", "padding", "data_format"];
 
 fn gradient_of_max_pool(g: &mut GradientContext<'_>) -> Result<()> {

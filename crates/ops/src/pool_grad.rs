@@ -84,10 +84,10 @@ fn pooled_twice(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Channels that one thread looks at together.
+/// Channels that one thread processes together.
 const TILE: usize = 256;
 
-/// For every window and channel the largest value, and its pixel, the first of equals.
+/// Maximum of every window and channel, and its first position.
 struct Largest<'a, A> {
     images: &'a Images,
     data: &'a [A],
@@ -119,7 +119,7 @@ where
     }
 }
 
-/// The tensors of a gradient, checked.
+/// Inputs of a gradient op, checked.
 fn checked_gradient(
     ctx: &KernelContext<'_>,
     pooling: &Pooling,
@@ -167,7 +167,7 @@ where
                 largest.visit(image, window, |first, _, pixels| {
                     let grad = &grad[start + first..];
                     for (c, (&pixel, &g)) in pixels.iter().zip(grad).enumerate() {
-                        // A window beside the image has no largest.
+                        // A window outside the image has no maximum.
                         if let Ok(pixel) = usize::try_from(pixel) {
                             let out = &mut out[pixel * channels + first + c];
                             *out = Sum::merge(*out, g);
@@ -181,7 +181,7 @@ where
     })
 }
 
-/// A tensor of the input's shape, which `work(image, part)` fills from zeroes.
+/// A tensor of the input's shape, zero-initialized and filled by `work(image, part)`.
 fn per_image<A: Element>(
     ctx: &KernelContext<'_>,
     images: &Images,
@@ -200,7 +200,7 @@ fn per_image<A: Element>(
     Ok(out)
 }
 
-/// All pixels equal to the window's largest get its gradient.
+/// All pixels equal to the window's maximum get its gradient.
 fn max_pool_3d_grad<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel>
 where
     Sum: Fold<T::Wide>,
@@ -241,7 +241,7 @@ where
     })
 }
 
-/// For each window, the gradient at the first pixel equal to the window's largest.
+/// For each window, the gradient at the first pixel equal to the window's maximum.
 fn max_pool_grad_grad<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let source = Source::new(init, 3)?;
     AnyKernel::new(move |ctx| {
@@ -338,17 +338,17 @@ fn as_indices(ctx: &KernelContext<'_>, positions: Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Where the elements of a tensor that `argmax` names lie.
+/// Positions that `argmax` contains.
 struct Positions<'a> {
     indices: Indices<'a>,
-    /// Elements of an image, where indices count from the image's first.
+    /// Elements of an image, if indices count from the start of each image.
     image_len: Option<usize>,
     pooled_len: usize,
     total: usize,
 }
 
 impl<'a> Positions<'a> {
-    /// Checks the shapes of the inputs of a gradient by `argmax`; input `pooled` is the pooled one.
+    /// Checks the input shapes of a gradient op with `argmax`; input `pooled` has the pooled shape.
     fn new(
         ctx: &'a KernelContext<'_>,
         pooling: &Pooling,
@@ -427,7 +427,8 @@ fn max_pool_grad_grad_with_argmax<T: Widen>(init: &KernelInit<'_>) -> Result<Any
     })
 }
 
-/// Where the largest elements lie does not change smoothly; the adjoint they pass on does.
+/// The positions of the maxima are piecewise constant, so only the incoming adjoint gets a
+/// gradient.
 fn through_maxima(g: &mut GradientContext<'_>, op: &str, attrs: &[&str]) -> Result<()> {
     let (grad, mut inputs) = (g.grad(0)?, g.inputs().to_vec());
     inputs[2] = grad;
@@ -440,7 +441,7 @@ fn through_maxima(g: &mut GradientContext<'_>, op: &str, attrs: &[&str]) -> Resu
     Ok(())
 }
 
-/// The attrs of a window.
+/// Names of the attrs of a window.
 const WINDOW: &[&str] = &["ksize", "strides", "padding", "data_format"];
 
 fn gradient_of_max_pool_grad(g: &mut GradientContext<'_>) -> Result<()> {

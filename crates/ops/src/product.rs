@@ -7,7 +7,7 @@ use thalweg_tensor::{DType, Element, Form, Result, Shape, Tensor, err};
 
 use crate::math::gemm::{self, Gemm, MatMut, MatRef, Write};
 
-/// Element types that matrices may have.
+/// Element types of matrices.
 pub(crate) trait Factor: Element + gemm::Element {}
 
 impl<T: Element + gemm::Element> Factor for T {}
@@ -26,8 +26,8 @@ pub(crate) fn multiply<T: Factor>(
     on_threads(ctx, |run_blocks| product.run(c, write, scratch, run_blocks))
 }
 
-/// As [`multiply`], where `b` is all of `weights`: if steps keep packed weights, and it pays, these
-/// are packed when they are seen again, and read in that form from then on.
+/// As [`multiply`], where `b` is all of `weights`. If the session caches packed weights and packing
+/// pays, weights that occur again are packed, and later products use the packed form.
 pub(crate) fn multiply_weights<T: Factor>(
     ctx: &KernelContext<'_>,
     a: MatRef<'_, T>,
@@ -49,7 +49,7 @@ pub(crate) fn multiply_weights<T: Factor>(
     multiply(ctx, a, b, c, write)
 }
 
-/// The weights, packed, if they are kept so.
+/// The packed weights, if they are cached.
 fn packed_weights<'w, T: Factor>(
     ctx: &KernelContext<'_>,
     weights: &'w Tensor,
@@ -71,8 +71,8 @@ fn packed_weights<'w, T: Factor>(
     }))
 }
 
-/// This form of some weights, which takes so many bytes, if it is kept: made by `derive` when it is
-/// asked for again, as long as half of the session's memory stays free for what steps need.
+/// The form `form` of weights, of `bytes` bytes, if it is cached. It is computed by `derive` at the
+/// second request, as long as half of the session's memory budget stays free for steps.
 pub(crate) fn kept_form<'w>(
     ctx: &KernelContext<'_>,
     weights: &'w Tensor,
@@ -88,7 +88,7 @@ pub(crate) fn kept_form<'w>(
     weights.derived(form, || if has_room() { derive().ok() } else { None })
 }
 
-/// Has `work` run its blocks on the step's threads.
+/// Passes a parallel loop over the step's threads to `work`.
 fn on_threads(
     ctx: &KernelContext<'_>,
     work: impl FnOnce(gemm::ParallelFor<'_>) -> Result<(), gemm::Error>,
@@ -112,7 +112,7 @@ pub(crate) struct Packed<'a, T> {
 }
 
 impl<'a, T: Factor> Packed<'a, T> {
-    /// Packs `b`, for left factors of so many rows.
+    /// Packs `b`, for left factors of `rows` rows.
     pub(crate) fn new(
         ctx: &KernelContext<'_>,
         rows: usize,
@@ -125,7 +125,7 @@ impl<'a, T: Factor> Packed<'a, T> {
         Ok(Packed { product, scratch })
     }
 
-    /// As [`multiply`], with the factor that was packed.
+    /// As [`multiply`], with the packed factor.
     pub(crate) fn multiply(
         &self,
         ctx: &KernelContext<'_>,
@@ -140,7 +140,7 @@ impl<'a, T: Factor> Packed<'a, T> {
     }
 }
 
-/// As [`multiply`], on the caller's thread alone, for products that need no scratch.
+/// As [`multiply`], on the caller's thread, for products that need no scratch.
 pub(crate) fn multiply_here<T: Factor>(
     a: MatRef<'_, T>,
     b: MatRef<'_, T>,
@@ -151,7 +151,7 @@ pub(crate) fn multiply_here<T: Factor>(
     product.run(c, write, &mut [], &|blocks, work| (0..blocks).for_each(work)).map_err(describe)
 }
 
-/// Whether a product of these sizes is too small to need scratch.
+/// Whether a product of these sizes is small enough to need no scratch.
 pub(crate) fn is_small<T: Factor>(a: MatRef<'_, T>, b: MatRef<'_, T>) -> bool {
     Gemm::new(a, b).is_some_and(|product| product.scratch_len() == 0)
 }
@@ -176,7 +176,7 @@ fn describe(error: gemm::Error) -> thalweg_tensor::Error {
     }
 }
 
-/// As [`multiply`], on the caller's thread alone; for loops that are parallel already.
+/// As [`multiply`], on the caller's thread, for use inside of parallel loops.
 pub(crate) fn multiply_alone<T: Factor>(
     ctx: &KernelContext<'_>,
     a: MatRef<'_, T>,
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::testing::{Call, call};
 
-    /// Numbers whose products round, so that another order of sums shows.
+    /// Numbers whose products round, so that another order of summation changes the bits.
     fn numbers(dtype: DType, dims: &[usize], seed: u64) -> Tensor {
         let shape = Shape::new(dims).unwrap();
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -228,8 +228,8 @@ mod tests {
         of.as_bytes().unwrap().to_vec()
     }
 
-    /// Runs the call until it reads packed weights and compares each result with that of weights that
-    /// are not kept; says whether they were packed.
+    /// Runs the call until it uses packed weights and compares each result with that of uncached
+    /// weights; returns whether they were packed.
     fn check(make: impl Fn() -> Call, what: &str) -> bool {
         let plain = bits(&make().run().unwrap());
         let budget = Budget::new(1 << 30);
@@ -324,7 +324,8 @@ mod tests {
     #[test]
     fn weights_stay_as_they_are_where_memory_is_short() {
         let (a, b) = (numbers(DType::Float, &[8, 300], 1), numbers(DType::Float, &[300, 256], 2));
-        // Room for the product and for the packed form, but then less than half is left.
+        // The budget suffices for the product and the packed form, but less than half would stay
+        // free.
         let budget = Budget::new(600 << 10);
         for _ in 0..4 {
             let call = call("MatMul").input(a.clone()).input(b.clone());

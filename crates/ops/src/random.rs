@@ -1,7 +1,7 @@
 //! Stateful random ops: uniform, normal, gamma, Poisson, shuffle, multinomial.
 //!
-//! For the same seeds the numbers equal TensorFlow's bit for bit. A step reserves its part of the
-//! random stream first, under a lock; then any number of threads fill the output.
+//! For the same seeds the numbers equal TensorFlow's bit for bit. A step first reserves its range
+//! of the random stream, under a lock; then any number of threads fill the output.
 
 mod fill;
 mod parameterized;
@@ -56,7 +56,7 @@ const RANDOM_STANDARD_NORMAL: OpDef = OpDef { name: "RandomStandardNormal", ..RA
 
 const TRUNCATED_NORMAL: OpDef = OpDef { name: "TruncatedNormal", ..RANDOM_UNIFORM };
 
-/// As the first input says; the bounds are scalars.
+/// The output shape is the value of input 0; the bounds are scalars.
 pub(crate) fn uniform_int_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for name in ["minval", "maxval"] {
         c.with_rank(c.input_range(name)?.start, name, 0)?;
@@ -64,7 +64,7 @@ pub(crate) fn uniform_int_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     shape::from_first_input(c)
 }
 
-/// Rows of logits by the number of draws.
+/// The output shape is `[rows of logits, num_samples]`.
 pub(crate) fn multinomial_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let logits = c.with_rank(0, "logits", 2)?;
     c.with_rank(1, "num_samples", 0)?;
@@ -83,8 +83,8 @@ pub(crate) fn multinomial_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How the samples move with `alpha`, which is input `i`, while the probability of a smaller one
-/// stays the same.
+/// The derivative of the samples with respect to `alpha`, input `i`, at a fixed cumulative
+/// probability.
 pub(crate) fn gamma_gradient(g: &mut GradientContext<'_>, i: usize) -> Result<()> {
     let (grad, alpha, sample) = (g.grad(0)?, g.input(i), g.output(0));
     let slope = g.add("RandomGammaGrad", &[alpha, sample])?;
@@ -92,7 +92,7 @@ pub(crate) fn gamma_gradient(g: &mut GradientContext<'_>, i: usize) -> Result<()
     set_repeated(g, i, adjoint)
 }
 
-/// As the first input says, followed by the shape of the second.
+/// The output shape is the value of input 0 followed by the shape of input 1.
 fn samples_by_parameters(c: &mut ShapeContext<'_>) -> Result<()> {
     let samples = c.shape_from_input(0)?;
     let joined = match (samples.dims(), c.input(1).dims()) {
@@ -105,7 +105,7 @@ fn samples_by_parameters(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// As the first input says; the parameters are scalars or vectors.
+/// The output shape is the value of input 0; the parameters are scalars or vectors.
 fn bounded_normal_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for input in 1..c.num_inputs() {
         let parameter = c.input(input);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(grad.infer(), "[2,3]");
     }
 
-    /// A million elements are cut into many blocks; their order must not show.
+    /// A million elements in many blocks give the same bits in any order of the blocks.
     #[test]
     fn blocks_in_any_order_give_the_same_bits() {
         let shape = || ints(&[1000, 257]);

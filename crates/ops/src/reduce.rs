@@ -17,22 +17,23 @@ use crate::split::{Disjoint, for_each_rows};
 
 /// Results that one thread accumulates at a time, on its stack.
 const TILE: usize = 512;
-/// Elements that are folded in sequence; more are folded in halves. They can be converted at once.
+/// Elements that are reduced sequentially; longer runs are reduced in halves (pairwise). They fit
+/// in one conversion to the wider type.
 const BLOCK: usize = 2048;
-/// Rows that are folded in sequence, however many columns there are.
+/// Rows that are reduced sequentially, for any number of columns.
 const BLOCK_ROWS: usize = 128;
-/// Matrices with fewer columns have several rows folded side by side.
+/// Matrices with fewer columns have several rows reduced in parallel lanes.
 const NARROW: usize = 32;
-/// Elements from which a fold with few results is cut into groups.
+/// Minimum elements per group when a reduction with few results is divided for threads.
 const GROUP: usize = 1 << 16;
-/// Runs up to this length are folded many in one call, that many at a time.
+/// Runs up to this length are reduced many per call.
 const SHORT_RUN: usize = 16;
 const RUNS_AT_ONCE: usize = 1024;
 
-/// A dimension of the grid of blocks: its size, and the distance of its steps in the input.
+/// A dimension of the grid of blocks: its size, and its stride in the input.
 type GridDim = (usize, usize);
 
-/// How a tensor's elements lie relative to the fold.
+/// Layout of a tensor for a reduction.
 #[derive(Debug)]
 pub(crate) struct Layout {
     kept: SmallVec<[GridDim; 2]>,
@@ -42,7 +43,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The layout of a tensor of these sizes; `is_folded` says which dimensions go.
+    /// The layout of a tensor of these sizes; `is_folded` marks the reduced dimensions.
     pub(crate) fn new(dims: &[usize], is_folded: &[bool]) -> Layout {
         let mut merged: SmallVec<[(usize, bool); 4]> = SmallVec::new();
         for (&size, &folded) in dims.iter().zip(is_folded).filter(|&(&size, _)| size != 1) {
@@ -69,7 +70,7 @@ impl Layout {
         layout
     }
 
-    /// Whether each result is made of neighbours, which follow on those of the result before.
+    /// Whether each result is reduced from a contiguous run, and runs are consecutive.
     fn is_runs(&self) -> bool {
         let is_dense = matches!(self.kept[..], [(_, stride)] if stride == self.rows);
         is_dense && self.columns == 1 && self.folded.is_empty()
@@ -84,7 +85,7 @@ fn count(grid: &[GridDim]) -> usize {
     grid.iter().map(|d| d.0).product()
 }
 
-/// Where block `index` of a grid begins; the first dimension varies fastest.
+/// Offset of block `index` of a grid; the first dimension varies fastest.
 fn offset(grid: &[GridDim], mut index: usize) -> usize {
     match grid {
         [] => 0,
@@ -100,7 +101,7 @@ fn offset(grid: &[GridDim], mut index: usize) -> usize {
     }
 }
 
-/// Folds `data`, which has this layout, into a tensor of `shape` in the wider type.
+/// Reduces `data`, which has this layout, to a tensor of `shape` in the wider type.
 pub(crate) fn fold<T: Widen>(
     ctx: &KernelContext<'_>,
     data: &[T],
@@ -146,8 +147,8 @@ pub(crate) fn fold<T: Widen>(
     if groups == 1 { Ok(partial) } else { merge_groups(ctx, partial, groups, loops, shape) }
 }
 
-/// Into how many groups the folded elements are cut; more than one only where there is too little
-/// else to do in parallel.
+/// Number of groups into which the reduced elements are divided; more than one only if there is too
+/// little other parallelism.
 fn groups(elements: usize, jobs: usize, units: usize) -> usize {
     if jobs == 0 || jobs >= 16 || elements < 2 * GROUP {
         return 1;
@@ -184,7 +185,8 @@ struct Job<'a, T: Widen> {
 }
 
 impl<T: Widen> Job<'_, T> {
-    /// What groups are made of: blocks if there are several for a result, else rows.
+    /// Number of units that are divided into groups: blocks if there are several for a result, else
+    /// rows.
     fn units(&self) -> usize {
         if self.layout.folded.is_empty() { self.layout.rows } else { count(&self.layout.folded) }
     }
@@ -214,7 +216,7 @@ impl<T: Widen> Job<'_, T> {
         }
     }
 
-    /// Folds rows of the block that begins at `start` into `acc`, in halves if they are many.
+    /// Reduces rows of the block that begins at `start` into `acc`, pairwise if they are many.
     fn fold_rows(
         &self,
         start: usize,
@@ -237,7 +239,7 @@ impl<T: Widen> Job<'_, T> {
             return (self.loops.merge)(acc, right);
         }
         let stride = self.layout.columns;
-        // Only whole rows lie side by side, so that several can be converted at once.
+        // Only whole rows are contiguous, so that several can be converted at once.
         let at_once = if columns.len() == stride { (T::CHUNK / stride).max(1) } else { 1 };
         let at_once = if T::CHUNK == usize::MAX { rows.len() } else { at_once };
         let mut row = rows.start;
@@ -250,11 +252,11 @@ impl<T: Widen> Job<'_, T> {
         }
     }
 
-    /// Folds the runs from the `first` on into results of their own.
+    /// Reduces each run from the `first` on to one result.
     fn fold_runs(&self, first: usize, out: &mut [T::Wide]) {
         let len = self.layout.rows;
         let mut rest = &self.data[first * len..];
-        // Of short ones, a call each would cost more than what it does.
+        // For short runs, one call each would dominate the cost.
         let at_once = if len <= SHORT_RUN { (T::CHUNK / len).clamp(1, RUNS_AT_ONCE) } else { 1 };
         for out in out.chunks_mut(at_once) {
             let (runs, later) = rest.split_at(out.len() * len);
@@ -266,7 +268,7 @@ impl<T: Widen> Job<'_, T> {
         }
     }
 
-    /// All of a run, in halves if it is long.
+    /// Reduces a run, pairwise if it is long.
     fn fold_run(&self, x: &[T]) -> T::Wide {
         if x.len() <= BLOCK {
             return T::with_wide(x, self.loops.run);
@@ -278,7 +280,7 @@ impl<T: Widen> Job<'_, T> {
         both[0]
     }
 
-    /// Folds the rows of `x`, the first of which begins with it.
+    /// Reduces the rows of `x`, the first of which begins at its start.
     fn fold_matrix(&self, x: &[T::Wide], acc: &mut [T::Wide]) {
         let stride = self.layout.columns;
         let side_by_side = 2 * NARROW / stride;

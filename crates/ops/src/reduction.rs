@@ -1,4 +1,4 @@
-//! Reductions over any dimensions: sums, means, products, extremes, norms, `All` and `Any`.
+//! Reductions over any dimensions: sums, means, products, minima, maxima, norms, `All` and `Any`.
 
 use half::{bf16, f16};
 use num_complex::Complex;
@@ -66,7 +66,7 @@ const ALL: OpDef = OpDef::new("All", reduced);
 
 const ANY: OpDef = OpDef { name: "Any", ..ALL };
 
-/// `axis`, which may count from the end, as a dimension of a tensor of this rank.
+/// The non-negative form of `axis` for a tensor of this rank.
 fn dimension(axis: i64, rank: usize) -> Result<usize> {
     let at = if axis < 0 { axis + rank as i64 } else { axis };
     match usize::try_from(at) {
@@ -78,7 +78,7 @@ fn dimension(axis: i64, rank: usize) -> Result<usize> {
     }
 }
 
-/// Which dimensions of the input the axes name, and the shape that is left.
+/// Which dimensions of the input are reduced, and the output shape.
 fn reduced(c: &mut ShapeContext<'_>) -> Result<()> {
     let axes = c.input(1);
     ensure!(
@@ -106,7 +106,7 @@ fn reduced(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The value of a reduction of a small integer vector.
+/// The static value of a reduction of a small integer vector.
 fn reduced_value(
     c: &mut ValueContext<'_>,
     start: i64,
@@ -192,7 +192,7 @@ where
     })
 }
 
-/// A kernel that folds, then finishes the results, given how many elements each was made of.
+/// A kernel that reduces, then applies `finish` to the results with the number of elements of each.
 fn reduction<T: Widen>(
     init: &KernelInit<'_>,
     loops: FoldLoops<T::Wide>,
@@ -209,7 +209,8 @@ fn reduction<T: Widen>(
     })
 }
 
-/// What is asked for: which dimensions go, what shape is left, how many elements become one.
+/// Parameters of a reduction: the reduced dimensions, the output shape, and the number of elements
+/// per result.
 struct Target {
     is_folded: SmallVec<[bool; 4]>,
     shape: Shape,
@@ -244,7 +245,7 @@ impl Target {
     }
 }
 
-/// What is done to a sum to make it a mean or a norm.
+/// Conversion of a sum to a mean or a norm.
 trait Finish: Element {
     fn divided_by(self, count: usize) -> Self;
     fn root(self) -> Self;
@@ -253,8 +254,8 @@ trait Finish: Element {
 macro_rules! finish {
     (integers $($i:ty),+; floats $($f:ty),+) => {
         $(impl Finish for $i {
-            /// The count wraps to the type first, as TensorFlow's does; where that is 0, so is the
-            /// result.
+            /// The count is truncated to the type first, as in TensorFlow; if that gives 0, the
+            /// result is 0.
             fn divided_by(self, count: usize) -> $i {
                 if count as $i == 0 { 0 } else { self.wrapping_div(count as $i) }
             }
@@ -274,7 +275,7 @@ macro_rules! finish {
         }
 
         impl Finish for Complex<$f> {
-            /// The mean of nothing is 0.
+            /// The mean of no elements is 0.
             fn divided_by(self, count: usize) -> Complex<$f> {
                 self / count.max(1) as $f
             }
@@ -318,7 +319,7 @@ mod tests {
         assert!(bad.starts_with("INVALID_ARGUMENT"), "{bad}");
     }
 
-    /// Every set of axes of small shapes, against a sum element by element.
+    /// Compares every set of axes of small shapes with a sum element by element.
     #[test]
     fn any_axes() {
         for dims in [&[3, 4, 5][..], &[2, 1, 3, 2], &[40, 3], &[3, 70], &[7, 5, 3, 2], &[0, 3]] {

@@ -5,7 +5,7 @@ use thalweg_tensor::{DType, Result};
 
 use crate::gradients::{Arithmetic, conj};
 
-/// The axes, counted from the front, and the input's rank.
+/// The non-negative axes, and the input's rank.
 fn positive_axes(g: &mut GradientContext<'_>) -> Result<(Output, Output)> {
     let shape = g.shape_of(g.input(0))?;
     let (rank, axes) = (g.add("Size", &[shape])?, g.cast(g.input(1), DType::Int32)?);
@@ -13,7 +13,7 @@ fn positive_axes(g: &mut GradientContext<'_>) -> Result<(Output, Output)> {
     Ok((g.add("FloorMod", &[shifted, rank])?, rank))
 }
 
-/// The shape of the result if the dimensions that are gone had stayed with size 1.
+/// The shape of the result with `keep_dims`.
 fn kept_shape(g: &mut GradientContext<'_>) -> Result<Output> {
     if let Some(dims) = known_kept_shape(g) {
         return g.ints(&dims);
@@ -37,7 +37,7 @@ fn known_kept_shape(g: &GradientContext<'_>) -> Option<Vec<i32>> {
     Some(dims)
 }
 
-/// A tensor of the result's shape with the dimensions that are gone put back.
+/// A tensor of the result's shape, reshaped as with `keep_dims`.
 fn kept(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
     if g.attrs().bool("keep_dims")? {
         return Ok(x);
@@ -46,7 +46,7 @@ fn kept(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
     g.add("Reshape", &[x, shape])
 }
 
-/// A tensor of the result's shape, repeated to the input's.
+/// A tensor of the result's shape, broadcast to the input's.
 fn repeated(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
     let (x, shape) = (kept(g, x)?, g.shape_of(g.input(0))?);
     g.add("BroadcastTo", &[x, shape])
@@ -66,7 +66,7 @@ pub(crate) fn mean_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// How many elements go into each one of the result, in the result's type.
+/// The number of elements per result, in the result's dtype.
 fn elements_per_result(g: &mut GradientContext<'_>) -> Result<Output> {
     let (input, dtype) = (g.input(0), g.dtype(g.output(0)));
     let sizes = (g.shape(input).to_shape(), g.shape(g.output(0)).to_shape());
@@ -80,12 +80,12 @@ fn elements_per_result(g: &mut GradientContext<'_>) -> Result<Output> {
     g.cast(count, dtype)
 }
 
-/// The product of the others, from those before and those after, so that nothing is divided by
-/// zero.
+/// The gradient of `Prod`: the product of the other elements, from exclusive cumulative products in
+/// both directions, without division by zero.
 pub(crate) fn prod_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, x) = (g.grad(0)?, g.input(0));
     let grad = repeated(g, grad)?;
-    // The reduced dimensions first, as one, then the others.
+    // Transposes the reduced dimensions to the front and merges them.
     let shape = g.shape_of(x)?;
     let (axes, rank) = positive_axes(g)?;
     let axes = as_vector(g, axes)?;
@@ -113,20 +113,20 @@ pub(crate) fn prod_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Axes may come as a scalar.
+/// Axes may be a scalar.
 fn as_vector(g: &mut GradientContext<'_>, axes: Output) -> Result<Output> {
     let any_length = g.ints(&[-1])?;
     g.add("Reshape", &[axes, any_length])
 }
 
-/// The product of some elements of a vector.
+/// The product of the elements of a vector at these indices.
 fn product_of(g: &mut GradientContext<'_>, of: Output, indices: Output) -> Result<Output> {
     let (axis, axes) = (g.int(0)?, g.ints(&[0])?);
     let elements = g.add("GatherV2", &[of, indices, axis])?;
     g.add("Prod", &[elements, axes])
 }
 
-/// Elements that equal the extreme share its adjoint evenly.
+/// The adjoint is divided evenly among the elements that equal the extreme.
 pub(crate) fn extreme_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, x, axes, y) = (g.grad(0)?, g.input(0), g.input(1), g.output(0));
     let (grad, y) = (kept(g, grad)?, kept(g, y)?);
@@ -139,7 +139,7 @@ pub(crate) fn extreme_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// x / (norm / grad), in this order: where the adjoint is zero so is the result, whatever the norm.
+/// x / (norm / grad), in this order: where the adjoint is zero, so is the result, for any norm.
 pub(crate) fn euclidean_norm_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, x, y) = (g.grad(0)?, g.input(0), g.output(0));
     let (grad, y) = (kept(g, grad)?, kept(g, y)?);
@@ -148,7 +148,7 @@ pub(crate) fn euclidean_norm_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Of Σ x² / 2.
+/// Gradient of Σ x² / 2.
 pub(crate) fn l2_loss_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, x) = (g.grad(0)?, g.input(0));
     let adjoint = g.times(x, grad)?;

@@ -73,7 +73,8 @@ fn reshape_shape(c: &mut ShapeContext<'_>) -> Result<()> {
         let is_possible = if all_known {
             have == want
         } else {
-            // Unknown sizes can make up the rest only if what is known divides it.
+            // Unknown sizes can supply the rest only if the known ones divide the number of
+            // elements.
             have == 0 || want % have == 0
         };
         ensure!(
@@ -96,7 +97,7 @@ fn reshape_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A vector that becomes a scalar, or stays a vector.
+/// The static value: a vector that becomes a scalar, or stays a vector.
 fn reshape_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
     let (value, wanted) = (c.input(0)?, c.input(1)?);
     match (wanted.elements.len(), value.elements.len()) {
@@ -121,7 +122,7 @@ fn reshape(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The shape that `sizes`, one of which may be -1, stand for when `input` is reshaped.
+/// The output shape for `sizes`, one of which may be -1, when `input` is reshaped.
 fn resolve(sizes: &[i64], input: &Shape) -> Result<Shape> {
     ensure!(sizes.len() <= RANK_MAX, InvalidArgument, "rank {} exceeds {RANK_MAX}", sizes.len());
     let mut dims: SmallVec<[usize; 6]> = SmallVec::new();
@@ -135,7 +136,7 @@ fn resolve(sizes: &[i64], input: &Shape) -> Result<Shape> {
             unknown = Some(i);
         }
         ensure!(size >= -1, InvalidArgument, "Size {i} must be non-negative, not {size}");
-        // A zero does not count: the other sizes still say what -1 is.
+        // Sizes of zero are skipped: the remaining sizes determine the size for -1.
         product = product.and_then(|p| p.checked_mul(size.max(1) as u64));
         dims.push(size.max(0) as usize);
     }
@@ -217,7 +218,7 @@ fn squeeze_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let Some(dims) = c.input(0).dims() else { return Ok(()) };
     let axes = c.attrs().ints("squeeze_dims")?;
     let is_squeezed = squeezed_axes(axes, dims.len())?;
-    // An unknown size may be 1, and then it goes.
+    // An unknown size may be 1 and would then be removed.
     if axes.is_empty() && dims.contains(&None) {
         return Ok(());
     }
@@ -310,7 +311,7 @@ fn shapes(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A tensor of sizes or indices: a vector of them, or a scalar of one.
+/// Outputs sizes or indices as a vector, or as a scalar.
 pub(crate) fn ints_output(
     ctx: &KernelContext<'_>,
     dtype: DType,
@@ -394,7 +395,7 @@ fn broadcast_to(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Distances of neighbours in a tensor of shape `from` as it is seen broadcast to `to`.
+/// Strides of a tensor of shape `from` broadcast to `to`.
 pub(crate) fn broadcast_strides(from: &Shape, to: &Shape) -> Result<SmallVec<[isize; 6]>> {
     ensure!(
         from.rank() <= to.rank(),
@@ -461,7 +462,7 @@ fn broadcast_inputs(ctx: &KernelContext<'_>) -> Result<(Ints, Ints)> {
     Ok((ctx.ints(0, "s0")?, ctx.ints(1, "s1")?))
 }
 
-/// Sizes of two shapes side by side, the shorter one preceded by ones.
+/// Pairs of sizes of two shapes; the shorter one is preceded by ones.
 fn aligned<'a>(a: &'a [i64], b: &'a [i64]) -> impl Iterator<Item = (i64, i64)> + 'a {
     let rank = a.len().max(b.len());
     let at =
@@ -485,7 +486,7 @@ fn broadcast_gradient_args_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The axes along which the gradients of the two operands must be summed.
+/// `BroadcastGradientArgs`: the axes along which the gradients of the two operands must be summed.
 fn broadcast_gradient_args(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.output_dtype(0);
     AnyKernel::new(move |ctx| {

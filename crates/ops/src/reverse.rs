@@ -112,7 +112,7 @@ fn reversed_axes(axes: &[i64], rank: usize) -> Result<SmallVec<[bool; 8]>> {
 
 fn reverse_v2(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
-        // TensorFlow looks at no axis of a scalar or of nothing.
+        // As in TensorFlow, axes are not checked for a scalar or an empty tensor.
         let input = ctx.input(0)?;
         if input.rank() == 0 || input.num_elements() == 0 {
             let input = ctx.take_input(0)?;
@@ -287,7 +287,7 @@ fn roll(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Reversed twice, everything is where it was.
+/// The gradient is the same reversal of the adjoint.
 fn again(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, op, what) = (g.grad(0)?, g.node().op.name.clone(), g.input(1));
     let adjoint = g.op_like(&op, &["seq_dim", "batch_dim"]).inputs(&[grad, what]).build()?;

@@ -42,18 +42,18 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// What becomes of an element that is written to.
+/// How an update is combined with an element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Update {
-    /// The new one takes its place.
+    /// Replaces the element.
     Assign,
-    /// The new one is added.
+    /// Adds to the element.
     Add,
-    /// The new one is subtracted.
+    /// Subtracts from the element.
     Sub,
-    /// The larger stays.
+    /// Takes the maximum.
     Max,
-    /// The smaller stays.
+    /// Takes the minimum.
     Min,
 }
 
@@ -66,7 +66,7 @@ fn scatter_nd_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What is known of indices, updates and the tensor they go to must fit together.
+/// Checks the known shapes of indices, updates and the target for compatibility.
 pub(crate) fn check_scatter_shapes(
     target: &PartialShape,
     indices: &PartialShape,
@@ -126,7 +126,7 @@ fn tensor_scatter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     shape::unchanged(c)
 }
 
-/// What `TensorScatterAdd` was before there were tensors that nobody else could see.
+/// The predecessor of `TensorScatterAdd`, which may update its input in place.
 const SCATTER_ND_NON_ALIASING_ADD: OpDef =
     OpDef { name: "ScatterNdNonAliasingAdd", ..TENSOR_SCATTER_ADD };
 
@@ -153,7 +153,7 @@ fn tensor_scatter(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Combines slices of `updates` with those of `target` that rows of `indices` name.
+/// Combines slices of `updates` with the slices of `target` that the rows of `indices` select.
 ///
 /// All indices are checked before anything is written.
 pub(crate) fn scatter(
@@ -206,7 +206,7 @@ pub(crate) fn scatter(
     combine(&job, target, updates, update)
 }
 
-/// What is left of a scatter once all is checked.
+/// A scatter whose inputs have been checked.
 struct Job<'a, 'b> {
     ctx: &'a KernelContext<'b>,
     points: &'a Points<'a>,
@@ -215,7 +215,7 @@ struct Job<'a, 'b> {
 }
 
 impl Job<'_, '_> {
-    /// Calls `write` on each slice and its update, in the order of the indices. Threads take
+    /// Calls `write` on each slice and its update, in the order of the indices. Work is divided by
     /// columns, so that the order holds for every element.
     fn run<T: Send + Sync>(
         &self,
@@ -310,9 +310,9 @@ fn combine(job: &Job<'_, '_>, target: &mut Tensor, updates: &Tensor, update: Upd
     }
 }
 
-/// What `x` has at the indices.
+/// The slices of `x` at the indices.
 fn picked(g: &mut GradientContext<'_>, x: Output, indices: Output) -> Result<Output> {
-    // The one type that can scatter and not gather.
+    // `GatherNd` does not support this dtype of indices.
     let is_unsigned = g.dtype(indices) == DType::UInt16;
     let indices = if is_unsigned { g.cast(indices, DType::Int32)? } else { indices };
     g.op_like("GatherNd", &["bad_indices_policy"]).inputs(&[x, indices]).build()
@@ -324,7 +324,8 @@ fn scatter_nd_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(1, adjoint)
 }
 
-/// Overwritten elements get none. Updates of one element all get its adjoint, whichever has won.
+/// Overwritten elements get no gradient. Of several updates of one element, each gets its adjoint,
+/// as in TensorFlow.
 fn scatter_update_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, indices, updates) = (g.grad(0)?, g.input(1), g.input(2));
     let zeros = g.add("ZerosLike", &[updates])?;
@@ -350,7 +351,7 @@ fn scatter_sub_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(2, adjoint)
 }
 
-/// All that equal the result share its adjoint.
+/// All elements and updates that equal the result share its adjoint.
 fn scatter_extremum_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, x, indices, updates) = (g.grad(0)?, g.input(0), g.input(1), g.input(2));
     let (dtype, best) = (g.dtype(grad), g.output(0));

@@ -30,8 +30,8 @@ fn bound_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The first place in `0..len` that `is_after` holds for. The halves are those that TensorFlow
-/// looks at, which shows where values are not sorted.
+/// Binary search for the first index in `0..len` for which `is_after` holds. The probed indices are
+/// TensorFlow's, which is visible if values are not sorted.
 #[inline(always)]
 fn search(len: usize, is_after: impl Fn(usize) -> bool) -> usize {
     let (mut first, mut len) = (0, len);
@@ -104,9 +104,9 @@ fn bound<T: Element>(
     ctx.set_output(0, out)
 }
 
-/// A number that is compared with the boundaries.
+/// Types that are compared with bucket boundaries.
 trait Bucketed: Element {
-    /// Whether it is below the boundary.
+    /// Whether `self < boundary`.
     fn is_below(self, boundary: f32) -> bool;
 }
 

@@ -55,13 +55,13 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Numbers that segments are made of.
+/// Element types of segment reductions.
 trait Start: Number {
-    /// A number of rows, as the divisor of a mean.
+    /// A number of rows as the divisor of a mean.
     fn count(n: usize) -> Self;
 }
 
-/// Numbers that extremes start from.
+/// Element types with initial values for minimum and maximum.
 trait Bounded: Start + Ordered {
     const LOWEST: Self;
     const HIGHEST: Self;
@@ -130,14 +130,14 @@ fn segment_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Segment ids that do not decrease, checked.
+/// Segment ids, checked to be ascending.
 pub(crate) struct SortedIds<'a> {
     ids: Indices<'a>,
     len: usize,
 }
 
 impl<'a> SortedIds<'a> {
-    /// Checks that the ids are not negative and do not decrease.
+    /// Checks that the ids are not negative and not descending.
     pub(crate) fn new(tensor: &'a Tensor) -> Result<SortedIds<'a>> {
         let (ids, len) = (Indices::of(tensor)?, tensor.num_elements());
         let segments = if len == 0 { 0 } else { ids.at(len - 1).saturating_add(1) };
@@ -158,12 +158,12 @@ impl<'a> SortedIds<'a> {
         Ok(SortedIds { ids, len })
     }
 
-    /// One more than the last.
+    /// Number of segments: the last id plus one.
     pub(crate) fn segments(&self) -> usize {
         if self.len == 0 { 0 } else { self.ids.at(self.len - 1) as usize + 1 }
     }
 
-    /// Position of the first id that is at least `id`.
+    /// Index of the first id that is at least `id`.
     pub(crate) fn start(&self, id: usize) -> usize {
         let (mut low, mut high) = (0, self.len);
         while low < high {
@@ -177,7 +177,7 @@ impl<'a> SortedIds<'a> {
         low
     }
 
-    /// Position of the first id after `position` that differs from `id`.
+    /// Index of the first id after `position` that differs from `id`.
     pub(crate) fn end(&self, mut position: usize, id: usize) -> usize {
         while position < self.len && self.ids.at(position) as usize == id {
             position += 1;
@@ -198,8 +198,9 @@ fn check_segments(ctx: &KernelContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A kernel that sets each row of the output to its segment's rows combined, in order, and then
-/// `finish`ed with their number; to `empty` where a segment has no rows.
+/// A kernel of sorted segments: sets each row of the output to the combination of its segment's
+/// rows, in order, with `finish` applied to it and their number; or to `empty` if the segment has
+/// no rows.
 fn segments<T: Number>(
     empty: T,
     combine: impl Fn(T, T) -> T + Copy + Send + Sync + 'static,
@@ -283,8 +284,8 @@ fn unsorted_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A kernel that combines each row, in order, with the row of the output that its id names; rows
-/// with negative ids are passed over.
+/// A kernel of unsorted segments: combines each row, in order, with the row of the output that its
+/// id selects; rows with negative ids are dropped.
 fn unsorted<T: Number>(
     start: T,
     combine: impl Fn(T, T) -> T + Copy + Send + Sync + 'static,
@@ -315,7 +316,7 @@ fn unsorted<T: Number>(
         for_each_rows(ctx, target, 1, 0.3, |_, part| part.fill(start))?;
         let (rows, elements) = (ids.num_elements(), data.as_slice::<T>()?);
         let (ids, target) = (Indices::of(ids)?, Disjoint::new(target));
-        // Threads take columns, so that the order of the rows holds for every element.
+        // Work is divided by columns, so that the order of the rows holds for every element.
         ctx.parallel_for(row, rows as f64, |columns| {
             for i in 0..rows {
                 let Ok(id) = usize::try_from(ids.at(i)) else { continue };

@@ -5,13 +5,13 @@ use thalweg_tensor::{DType, Result};
 
 use crate::gradient_shapes::{as_leading, first_size};
 
-/// The segments of the op that is differentiated.
+/// Segment ids of the differentiated op.
 struct Segments {
-    /// The segment of each row; rows with a negative one belong to none.
+    /// The segment of each row; rows with negative ids belong to no segment.
     ids: Output,
-    /// How many there are, if the ids are unsorted; only then may they be negative.
+    /// `num_segments`, for unsorted ids only, which may be negative.
     count: Option<Output>,
-    /// The ids, negative ones as 0, and whether they were not negative.
+    /// The ids, with 0 for negative ones, and whether they were non-negative.
     clipped: Option<[Output; 2]>,
 }
 
@@ -40,14 +40,14 @@ impl Segments {
         }
     }
 
-    /// The entry of its segment for each row; what stands at rows without one means nothing.
+    /// The entry of each row's segment; unspecified for rows without a segment.
     fn gather_any(&self, g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
         let axis = g.int(0)?;
         let ids = self.clipped.map_or(self.ids, |[ids, _]| ids);
         g.add("GatherV2", &[x, ids, axis])
     }
 
-    /// The entry of its segment for each row; zeros for rows without one.
+    /// The entry of each row's segment; zeros for rows without a segment.
     fn gather(&self, g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
         let gathered = self.gather_any(g, x)?;
         let Some([_, has_segment]) = self.clipped else { return Ok(gathered) };
@@ -57,22 +57,22 @@ impl Segments {
     }
 }
 
-/// Counts to divide by. Nobody looks at the quotient of a segment without rows, but its own
-/// derivative would not be a number.
+/// Counts as divisors, at least one: an unused quotient of an empty segment would otherwise have a
+/// NaN derivative.
 fn at_least_one(g: &mut GradientContext<'_>, counts: Output) -> Result<Output> {
     let (zero, one) = (g.number_like(counts, 0.0)?, g.number_like(counts, 1.0)?);
     let is_empty = g.add("Equal", &[counts, zero])?;
     g.add("SelectV2", &[is_empty, one, counts])
 }
 
-/// Of `SegmentSum` and `UnsortedSegmentSum`.
+/// Gradient of `SegmentSum` and `UnsortedSegmentSum`.
 pub(crate) fn sum(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, segments) = (g.grad(0)?, Segments::new(g)?);
     let adjoint = segments.gather(g, grad)?;
     g.set(0, adjoint)
 }
 
-/// Of `SegmentMean`.
+/// Gradient of `SegmentMean`.
 pub(crate) fn mean(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, segments) = (g.grad(0)?, Segments::new(g)?);
     let (shape, one) = (g.shape_of(segments.ids)?, g.number_like(grad, 1.0)?);
@@ -85,7 +85,7 @@ pub(crate) fn mean(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Of the ops that take the least or the greatest: all elements that equal it share its adjoint.
+/// Gradient of minimum and maximum: the elements that equal the result share its adjoint.
 pub(crate) fn extremum(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, data, segments) = (g.grad(0)?, g.input(0), Segments::new(g)?);
     let best = segments.gather_any(g, g.output(0))?;
@@ -100,9 +100,9 @@ pub(crate) fn extremum(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Of `SegmentProd` and `UnsortedSegmentProd`. The slope of an element is the product of the
-/// others: the whole product divided by it, unless it is zero; then, if it is the only zero, the
-/// product of all that are none.
+/// Gradient of `SegmentProd` and `UnsortedSegmentProd`. The derivative with respect to an element
+/// is the product of the others: the segment's product divided by the element, unless it is zero;
+/// then, if it is the segment's only zero, the product of all nonzero elements.
 pub(crate) fn product(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, data, segments) = (g.grad(0)?, g.input(0), Segments::new(g)?);
     let (zero, one) = (g.number_like(data, 0.0)?, g.number_like(data, 1.0)?);
@@ -123,22 +123,22 @@ pub(crate) fn product(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Of `SparseSegmentSum` and its form with a number of segments.
+/// Gradient of `SparseSegmentSum` and `SparseSegmentSumWithNumSegments`.
 pub(crate) fn sparse_sum(g: &mut GradientContext<'_>) -> Result<()> {
     sparse(g, "SparseSegmentSumGrad", "SparseSegmentSumGradV2")
 }
 
-/// Of `SparseSegmentMean` and its form with a number of segments.
+/// Gradient of `SparseSegmentMean` and `SparseSegmentMeanWithNumSegments`.
 pub(crate) fn sparse_mean(g: &mut GradientContext<'_>) -> Result<()> {
     sparse(g, "SparseSegmentMeanGrad", "SparseSegmentMeanGradV2")
 }
 
-/// Of `SparseSegmentSqrtN` and its form with a number of segments.
+/// Gradient of `SparseSegmentSqrtN` and `SparseSegmentSqrtNWithNumSegments`.
 pub(crate) fn sparse_sqrt_n(g: &mut GradientContext<'_>) -> Result<()> {
     sparse(g, "SparseSegmentSqrtNGrad", "SparseSegmentSqrtNGradV2")
 }
 
-/// The op itself says whether it wants its adjoint whole or as rows.
+/// The attr `sparse_gradient` selects a dense gradient or `IndexedSlices`.
 fn sparse(g: &mut GradientContext<'_>, whole: &str, as_rows: &str) -> Result<()> {
     let (grad, data, indices, ids) = (g.grad(0)?, g.input(0), g.input(1), g.input(2));
     let inputs = [grad, indices, ids, first_size(g, data)?];

@@ -14,7 +14,8 @@ const SELECT: OpDef = OpDef::new("Select", select_shape).with_gradient(select_gr
 const SELECT_V2: OpDef =
     OpDef { name: "SelectV2", shape: select_v2_shape, ..SELECT }.with_gradient(select_v2_grad);
 
-/// By the same op, because its condition may be one for each row.
+/// The gradient is the same op on the adjoint and zeros, because the condition may be one bool per
+/// row.
 fn select_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, condition) = (g.grad(0)?, g.input(0));
     let zeros = g.add("ZerosLike", &[grad])?;
@@ -32,7 +33,7 @@ fn select_v2_grad(g: &mut GradientContext<'_>) -> Result<()> {
     set_repeated(g, 2, of_e)
 }
 
-/// The dtypes whose elements can be chosen among.
+/// Dtypes of the kernels.
 const TYPES: &[DType] = &[
     DType::BFloat16,
     DType::Bool,
@@ -145,7 +146,7 @@ fn select_v2(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Chooses among broadcast inputs; the condition's elements are seen in shape `condition`.
+/// Selects from broadcast inputs; the condition is broadcast from shape `condition`.
 fn choose(ctx: &mut KernelContext<'_>, dtype: DType, condition: &Shape) -> Result<()> {
     let (t, e) = (ctx.input(1)?, ctx.input(2)?);
     let shapes = [condition, t.shape(), e.shape()];
@@ -174,7 +175,7 @@ fn choose_cells<C: Cell>(
     ctx.set_output(0, out)
 }
 
-/// One row, in which each operand advances by its stride, 0 or 1.
+/// One row, in which each operand has stride 0 or 1.
 #[inline]
 fn choose_row<C: Cell>(out: &mut [C], flags: &[bool], t: &[C], e: &[C], strides: [usize; 3]) {
     let n = out.len();

@@ -80,7 +80,7 @@ fn slice_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Where a slice of dimension `i` begins and how long it is; size -1 reaches to the end.
+/// Begin and length of the slice of dimension `i`; size -1 extends to the end.
 fn slice_range(i: usize, begin: i64, size: i64, dim: usize) -> Result<(usize, usize)> {
     let dim = dim as i64;
     ensure!(
@@ -132,13 +132,13 @@ fn slice(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Part of a tensor, per dimension.
+/// A slice of a tensor, per dimension.
 #[derive(Default)]
 pub(crate) struct Part {
     dims: SmallVec<[PartDim; 6]>,
 }
 
-/// Part of one dimension: `len` elements from `begin`, `step` apart.
+/// A slice of one dimension: `len` elements from `begin` at distance `step`.
 #[derive(Clone, Copy)]
 struct PartDim {
     begin: usize,
@@ -155,7 +155,7 @@ impl Part {
         self.dims.iter().map(|d| d.len).product()
     }
 
-    /// This part of input `i`, in memory of its own unless it is the whole, or whole rows.
+    /// This slice of input `i`, copied unless it is the whole tensor or whole rows.
     fn take(&self, ctx: &mut KernelContext<'_>, i: usize) -> Result<Tensor> {
         let input = ctx.input(i)?;
         let is_whole = |(part, &dim): (&PartDim, &usize)| part.len == dim && part.step == 1;
@@ -175,7 +175,7 @@ impl Part {
         let sizes = self.sizes();
         let mut output = blank(ctx, input.dtype(), Shape::new(&sizes)?)?;
         let from = strides(input.shape());
-        // An empty part may begin beyond the end.
+        // An empty slice may begin beyond the end.
         if output.num_elements() > 0 {
             let start = self.dims.iter().zip(&from).map(|(d, s)| d.begin * s).sum();
             let source: SmallVec<[isize; 6]> = self
@@ -189,7 +189,7 @@ impl Part {
         Ok(output)
     }
 
-    /// Writes `source`, whose neighbours lie `source_strides` apart, into this part of `target`.
+    /// Writes `source`, with strides `source_strides`, to this slice of `target`.
     fn put(
         &self,
         ctx: &KernelContext<'_>,
@@ -211,7 +211,7 @@ impl Part {
             if step > 0 {
                 copy.dims.push(Dim { len: d.len, source, target });
             } else {
-                // Backwards through the target is backwards through the source.
+                // Iterating backwards over the target also iterates backwards over the source.
                 copy.target_start -= last * target;
                 copy.source_start = copy.source_start.wrapping_add_signed(last as isize * source);
                 copy.dims.push(Dim { len: d.len, source: -source, target });
@@ -221,7 +221,7 @@ impl Part {
     }
 }
 
-/// The masks of a strided slice: for each entry of the specification, a bit.
+/// The masks of a strided slice: one bit for each entry of the specification.
 #[derive(Clone, Copy)]
 pub(crate) struct Masks {
     begin: i64,
@@ -232,7 +232,7 @@ pub(crate) struct Masks {
 }
 
 impl Masks {
-    /// Reads them from a node.
+    /// The masks in the attrs of a node.
     pub(crate) fn from_attrs(attrs: &NodeAttrs<'_>) -> Result<Masks> {
         Ok(Masks {
             begin: attrs.int("begin_mask")?,
@@ -244,18 +244,18 @@ impl Masks {
     }
 }
 
-/// What an entry of the result's shape comes from.
+/// The origin of a dimension of the result.
 #[derive(Clone, Copy, PartialEq)]
 enum Axis {
     /// A dimension of the input.
     Kept(usize),
-    /// A dimension of the input that becomes an index.
+    /// A dimension of the input that an index removes.
     Dropped(usize),
-    /// Nothing: a new dimension of size 1.
+    /// A new dimension of size 1.
     New,
 }
 
-/// What a specification says of one dimension of the input; `None` is not known yet.
+/// The specification for one dimension of the input; `None` is unknown.
 #[derive(Clone, Copy)]
 struct Spec {
     begin: Option<i64>,
@@ -264,13 +264,13 @@ struct Spec {
     is_index: bool,
 }
 
-/// Entries that a specification may have: the masks are 32-bit numbers.
+/// Maximum entries of a specification: the masks have 32 bits.
 const ENTRIES_MAX: usize = 31;
 
 type Specs = SmallVec<[Spec; 6]>;
 type Axes = SmallVec<[Axis; 6]>;
 
-/// Spreads the entries over the input's dimensions: an ellipsis stands for as many as are missing.
+/// Assigns the entries to the input's dimensions; an ellipsis covers as many as are missing.
 fn spread(
     masks: Masks,
     begin: &[Option<i64>],
@@ -309,7 +309,7 @@ fn spread(
             let is_index = has(masks.shrink_axis, i);
             let axis = specs.len();
             axes.push(if is_index { Axis::Dropped(axis) } else { Axis::Kept(axis) });
-            // What a mask hides is the end of the dimension on that side.
+            // A masked bound is the end of the dimension on its side.
             let open = |mask, value: Option<i64>, edge: fn(bool) -> i64| {
                 if has(mask, i) && !is_index { stride[i].map(|s| edge(s > 0)) } else { value }
             };
@@ -329,13 +329,13 @@ fn spread(
 
 /// A strided slice of a tensor.
 pub(crate) struct StridedSlice {
-    /// The part, before dimensions are dropped and added.
+    /// The slice before dimensions are removed and added.
     part: Part,
     axes: Axes,
 }
 
 impl Spec {
-    /// The part of dimension `i`, of size `dim`, as far as it can be told.
+    /// The slice of dimension `i`, of size `dim`, as far as known.
     fn part(&self, i: usize, dim: Option<usize>) -> Result<Option<PartDim>> {
         ensure!(self.stride != Some(0), InvalidArgument, "strides[{i}] must be non-zero");
         if self.is_index {
@@ -360,7 +360,7 @@ impl Spec {
         Ok(Some(PartDim { begin: begin.max(0) as usize, step, len: len as usize }))
     }
 
-    /// The single element that an index picks.
+    /// The single element that an index selects.
     fn index(&self, i: usize, dim: Option<usize>) -> Result<Option<PartDim>> {
         let (Some(begin), Some(dim)) = (self.begin, dim) else { return Ok(None) };
         let index = if begin < 0 { begin + dim as i64 } else { begin };
@@ -374,8 +374,8 @@ impl Spec {
 }
 
 impl StridedSlice {
-    /// The slice that inputs `first`, `first + 1` and `first + 2` (begin, end and strides) take
-    /// of a tensor of shape `shape`.
+    /// The slice of a tensor of shape `shape` with begin, end and strides in inputs `first`, `first
+    /// + 1` and `first + 2`.
     pub(crate) fn from_inputs(
         ctx: &KernelContext<'_>,
         masks: Masks,
@@ -423,7 +423,7 @@ impl StridedSlice {
         Shape::new(&dims)
     }
 
-    /// Writes `value`, broadcast to the slice's shape, into the slice of `target`.
+    /// Writes `value`, broadcast to the slice's shape, to the slice of `target`.
     pub(crate) fn put(
         &self,
         ctx: &KernelContext<'_>,
@@ -480,7 +480,7 @@ fn strided_slice_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Elements of a vector: a part of it, or one as a scalar.
+/// The static value: a slice of a vector, or one element as a scalar.
 fn strided_slice_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
     let (value, begin, end, stride) = (c.input(0)?, c.input(1)?, c.input(2)?, c.input(3)?);
     if value.is_scalar {

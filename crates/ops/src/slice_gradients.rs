@@ -6,11 +6,11 @@ use thalweg_tensor::{DType, Result};
 use crate::gradient_shapes::shape_as;
 use crate::gradients::set_repeated;
 
-/// The attrs that say how begin, end and strides are read.
+/// The attrs that determine how begin, end and strides are interpreted.
 const MASKS: &[&str] =
     &["begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"];
 
-/// Of `Slice`: zeros around the adjoint.
+/// Gradient of `Slice`: the adjoint padded with zeros.
 pub(crate) fn slice(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, x, begin, y) = (g.grad(0)?, g.input(0), g.input(1), g.output(0));
     let dtype = g.dtype(begin);
@@ -22,7 +22,8 @@ pub(crate) fn slice(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Begin, end and strides: inputs 1 to 3. The other ops of the family have none of 16 bits.
+/// Begin, end and strides: inputs 1 to 3, widened from int16, which the gradient op does not
+/// support.
 fn bounds(g: &mut GradientContext<'_>) -> Result<[Output; 3]> {
     let is_short = g.dtype(g.input(1)) == DType::Int16;
     let mut bounds = [g.input(1), g.input(2), g.input(3)];
@@ -34,7 +35,7 @@ fn bounds(g: &mut GradientContext<'_>) -> Result<[Output; 3]> {
     Ok(bounds)
 }
 
-/// Of `StridedSlice`.
+/// Gradient of `StridedSlice`.
 pub(crate) fn strided_slice(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, x, [begin, end, strides]) = (g.grad(0)?, g.input(0), bounds(g)?);
     let shape = shape_as(g, x, g.dtype(begin))?;
@@ -43,14 +44,15 @@ pub(crate) fn strided_slice(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Of `StridedSliceGrad`.
+/// Gradient of `StridedSliceGrad`.
 pub(crate) fn strided_slice_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, [begin, end, strides]) = (g.grad(0)?, bounds(g)?);
     let adjoint = g.op_like("StridedSlice", MASKS).inputs(&[grad, begin, end, strides]).build()?;
     g.set(4, adjoint)
 }
 
-/// Of `TensorStridedSliceUpdate`: the slice belongs to the value, the rest to the tensor.
+/// Gradient of `TensorStridedSliceUpdate`: the slice of the adjoint goes to the value, the rest to
+/// the tensor.
 pub(crate) fn tensor_strided_slice_update(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, [begin, end, strides]) = (g.grad(0)?, bounds(g)?);
     let slice = g.op_like("StridedSlice", MASKS).inputs(&[grad, begin, end, strides]).build()?;

@@ -82,12 +82,12 @@ where
     })
 }
 
-/// Rows up to this length are worked on together.
+/// Rows up to this length are processed together.
 const SHORT_ROW: usize = 32;
-/// As many elements of short rows at a time, which the nearest cache holds.
+/// Elements of short rows that are processed together; they fit in the first-level cache.
 const ELEMENTS_AT_ONCE: usize = 1024;
 
-/// Calls `work` on several rows of the logits, which it replaces.
+/// Calls `work`, which computes in place, on several rows of the logits.
 fn by_rows<T: Widen>(
     ctx: &mut KernelContext<'_>,
     work: impl Fn(&mut [T::Wide], usize) + Sync,

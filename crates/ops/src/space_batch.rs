@@ -25,7 +25,7 @@ const fn kernel(
     KernelSpec { op, create, host_inputs, constraints: &[("T", REAL)], ..KernelSpec::CPU }
 }
 
-/// Dtypes of the elements that TensorFlow's kernels move.
+/// Dtypes of TensorFlow's kernels.
 const REAL: &[DType] = &[
     DType::Double,
     DType::Float,
@@ -44,7 +44,7 @@ const REAL: &[DType] = &[
 const SPACE_TO_BATCH: OpDef = OpDef::new("SpaceToBatch", space_to_batch_shape)
     .with_gradient(|g| by_inverse(g, "BatchToSpace"));
 
-/// The gradient goes back through the inverse, which crops what was padded.
+/// The gradient is the inverse op, with padding and crops exchanged.
 fn by_inverse(g: &mut GradientContext<'_>, inverse: &str) -> Result<()> {
     let mut inputs: SmallVec<[_; 3]> = g.inputs().iter().copied().collect();
     inputs[0] = g.grad(0)?;
@@ -104,7 +104,7 @@ fn too_large() -> thalweg_tensor::Error {
     err!(InvalidArgument, "the sizes of blocks and borders are too large")
 }
 
-/// Infers the shape where `resize` tells what becomes of one spatial dimension.
+/// Infers the shape; `resize` computes one spatial dimension.
 fn infer(
     c: &mut ShapeContext<'_>,
     borders_name: &str,
@@ -185,21 +185,21 @@ fn int_elements(tensor: &Tensor) -> Result<SmallVec<[i64; 8]>> {
     Ok((0..tensor.num_elements()).map(|i| indices.at(i)).collect())
 }
 
-/// How the blocks of a tensor lie in one with more in the batch.
+/// Correspondence of blocks between the spatial and the batched tensor.
 struct Blocks {
-    /// The sizes of blocks.
+    /// Block sizes.
     sizes: SmallVec<[usize; 4]>,
-    /// What is added around the space, or cut off: before and after.
+    /// Padding or crops of the spatial dimensions: before and after.
     borders: SmallVec<[[usize; 2]; 4]>,
-    /// Product of the sizes.
+    /// Product of the block sizes.
     count: usize,
 }
 
-/// Block dimensions that TensorFlow's kernels take, beside those of size 1 without a border.
+/// Maximum block dimensions of TensorFlow's kernels, not counting those of size 1 without padding.
 const BLOCK_DIMS_MAX: usize = 4;
 
 impl Blocks {
-    /// From the inputs after the first, or the attr for two dimensions.
+    /// Blocks from the inputs after the first, or from the attr `block_size` of the 2-D ops.
     fn new(ctx: &KernelContext<'_>, block_size: Option<i64>, borders_name: &str) -> Result<Blocks> {
         let rank = ctx.input(0)?.rank();
         let sizes: SmallVec<[i64; 4]> = match block_size {
@@ -269,7 +269,7 @@ impl Blocks {
         Ok(blocks)
     }
 
-    /// Copies every block from `source` to `target`, of which `is_to_batch` says which has the
+    /// Copies every block from `source` to `target`; `is_to_batch` says which of the two has the
     /// blocks in its batch.
     fn copy(
         &self,
@@ -300,8 +300,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// The copy of the elements that lie at `place` in their blocks, which is the `block`-th of
-    /// such places; nothing if there are none.
+    /// The copy of the elements at offset `place`, number `block`, within their blocks; `None` if
+    /// there are no such elements.
     fn block_copy(
         &self,
         block: usize,
@@ -336,7 +336,7 @@ impl Blocks {
     }
 }
 
-/// The attr of the ops for two dimensions.
+/// The attr `block_size` of the 2-D ops.
 fn block_size(init: &KernelInit<'_>) -> Result<Option<i64>> {
     init.attrs().get("block_size").map(|_| init.attrs().int("block_size")).transpose()
 }
@@ -433,7 +433,7 @@ mod tests {
         }
     }
 
-    /// What goes to the batch and back with borders of the same size is what it was.
+    /// `BatchToSpace` inverts `SpaceToBatch` with equal padding and crops.
     #[test]
     fn there_and_back() {
         for (dims, blocks, borders) in [

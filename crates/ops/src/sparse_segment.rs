@@ -56,13 +56,13 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Numbers with the type that their sums are kept in.
+/// Element types with their accumulator types.
 trait Summed: Element {
     /// The wider type.
     type Wide: Number;
     fn widen(self) -> Self::Wide;
     fn narrow(wide: Self::Wide) -> Self;
-    /// A factor, for numbers that can be scaled.
+    /// The factor `x` in this type.
     fn factor(x: f64) -> Self::Wide;
 }
 
@@ -102,13 +102,13 @@ summed! {
     u64 => u64: |x| x, |x| x;
 }
 
-/// What is done with the sum of a segment.
+/// How the sum of a segment is scaled.
 #[derive(Clone, Copy, PartialEq)]
 enum Scale {
     None,
     /// Divided by the number of rows.
     Mean,
-    /// Divided by its square root.
+    /// Divided by the square root of the number of rows.
     SqrtN,
 }
 
@@ -194,7 +194,7 @@ fn combine_rows<T: Summed>(ctx: &mut KernelContext<'_>, scale: Scale) -> Result<
     let mut output = ctx.allocate_output(0, Shape::new(&dims)?)?;
     let elements = data.as_slice::<T>()?;
     let bad = FirstBad::new();
-    // An empty row hides no bad index.
+    // Indices are also checked if rows are empty.
     (0..count).filter(|&i| row == 0 && indices.below(i, limit).is_none()).for_each(|i| bad.note(i));
     let cost = (count as f64 / segments.max(1) as f64).max(1.0) * row as f64;
     for_each_rows(ctx, output.as_mut_slice::<T>()?, row, cost, |first, part| {
@@ -218,7 +218,7 @@ fn combine_rows<T: Summed>(ctx: &mut KernelContext<'_>, scale: Scale) -> Result<
     ctx.set_output(0, output)
 }
 
-/// Columns that are summed at a time, in memory on the stack.
+/// Columns that are summed at a time, on the stack.
 const COLUMNS: usize = 64;
 
 /// Sets `target` to the sum of the rows, times `factor`.
@@ -272,7 +272,7 @@ fn sqrt_n_grad<T: Summed>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| spread_rows::<T>(ctx, Scale::SqrtN))
 }
 
-/// Adds each segment's row, scaled, to the rows that were picked for it.
+/// The gradient op: adds each segment's row, scaled, to the gathered rows.
 fn spread_rows<T: Summed>(ctx: &mut KernelContext<'_>, scale: Scale) -> Result<()> {
     let (grad, indices, ids) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
     check_pairs(indices, ids)?;
@@ -282,14 +282,14 @@ fn spread_rows<T: Summed>(ctx: &mut KernelContext<'_>, scale: Scale) -> Result<(
     ctx.set_output(0, output)
 }
 
-/// The number of rows of the whole tensor, of which some were picked.
+/// The number of rows of the gradient (`output_dim0`).
 fn rows_of_all(ctx: &KernelContext<'_>) -> Result<usize> {
     let rows = ctx.scalar_int(3, "output_dim0")?;
     ensure!(rows >= 0, InvalidArgument, "output_dim0 must not be negative, is {rows}");
     Ok(rows as usize)
 }
 
-/// A tensor of `limit` rows, of which row `indices[i]` has the row of segment `ids[i]` added to it.
+/// A tensor of `limit` rows in which the row of segment `ids[i]` is added to row `indices[i]`.
 fn spread<T: Summed>(
     ctx: &KernelContext<'_>,
     indices: Indices<'_>,
@@ -321,7 +321,7 @@ fn spread<T: Summed>(
     let mut sums = ctx.zeros(<T::Wide as Element>::DTYPE, shape.clone())?;
     let elements = grad.as_slice::<T>()?;
     let target = Disjoint::new(sums.as_mut_slice::<T::Wide>()?);
-    // Threads take columns, so that the order of the sums holds for every element.
+    // Work is divided by columns, so that the order of summation holds for every element.
     ctx.parallel_for(row, count as f64, |columns| {
         for i in 0..count {
             let (id, index) = (ids.at(i) as usize, indices.at(i) as usize);
@@ -370,14 +370,15 @@ fn sqrt_n_rows_grad<T: Summed>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| spread_to_picked::<T>(ctx, Scale::SqrtN))
 }
 
-/// As [`spread_rows`], but gives only the rows that were picked, in order, and which they are.
+/// The V2 gradient op: as [`spread_rows`], but returns only the gathered rows, sorted by index, and
+/// their indices.
 fn spread_to_picked<T: Summed>(ctx: &mut KernelContext<'_>, scale: Scale) -> Result<()> {
     let (grad, indices, ids) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
     check_pairs(indices, ids)?;
     ensure!(grad.rank() >= 1, InvalidArgument, "grad must be at least rank 1");
     let limit = rows_of_all(ctx)?;
     if limit == 0 {
-        // Of a tensor without rows none is picked, whatever the indices say.
+        // A tensor without rows has no gathered rows, whatever the indices are.
         let mut dims = grad.shape().to_vec();
         dims[0] = 0;
         let none = ctx.zeros(indices.dtype(), Shape::new(&[0])?)?;
@@ -406,7 +407,7 @@ fn spread_to_picked<T: Summed>(ctx: &mut KernelContext<'_>, scale: Scale) -> Res
     ctx.set_output(1, which)
 }
 
-/// The different ones of `count` indices, in order, as int64.
+/// The distinct ones of `count` indices, ascending, as int64.
 fn sorted_unique(
     ctx: &KernelContext<'_>,
     indices: Indices<'_>,
@@ -446,7 +447,7 @@ mod tests {
             .input(Tensor::scalar(rows))
     }
 
-    /// The rows that were picked, put into zeros, are the whole gradient.
+    /// The V2 gradient scattered into zeros equals the dense gradient.
     #[test]
     fn rows_and_whole_gradients_agree() {
         for (whole, as_rows) in [
@@ -490,7 +491,7 @@ mod tests {
         }
         let nothing = gradient(op, &[0], &[1], 0).run_all().unwrap();
         assert_eq!(nothing[0].shape().to_vec(), [0, 2]);
-        // Rows that were not picked cost nothing.
+        // Rows that were not gathered cost nothing.
         let far = gradient(op, &[i32::MAX - 1], &[1], i32::MAX).run_all().unwrap();
         assert_eq!(far[0].as_slice::<f32>().unwrap(), [3.0, 4.0]);
         let shapes = call(op).shape(DType::Float, "3,?,2").shape(DType::Int32, "4");

@@ -1,6 +1,6 @@
 //! Special functions: gamma, Bessel, error and related functions.
 //!
-//! All are computed in double precision and rounded to the tensor's.
+//! All are computed in double precision and rounded to the tensor's dtype.
 
 use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};
@@ -13,14 +13,14 @@ use crate::math::{bessel, float, gamma, special};
 use crate::special_gradients::*;
 use crate::split::for_each_rows;
 
-/// A kernel for single and double precision.
+/// Kernels for single and double precision.
 macro_rules! real {
     ($name:literal, $op:ty) => {
         cpu_kernel!($name, "T" in [f32, f64] => unary::<$op>)
     };
 }
 
-/// A kernel for half precision too.
+/// Kernels for half, single and double precision.
 macro_rules! real_and_half {
     ($name:literal, $op:ty) => {
         cpu_kernel!($name, "T" in [f16, f32, f64] => unary::<$op>)
@@ -90,7 +90,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Op types by their function on `f64`, for both precisions.
+/// Op types by their function on `f64`, for single and double precision.
 macro_rules! functions {
     ($trait:ident, $cost:literal, $($op:ident($($x:ident),+) = $value:expr;)+) => { $(
         struct $op;
@@ -163,7 +163,7 @@ impl Unary<f32> for Lgamma {
 
     #[inline(always)]
     fn apply<L: Level>(x: f32) -> f32 {
-        // Near zero it is -ln |x|; a denormal number would not survive being widened.
+        // Near zero it is -ln |x|; widening would flush a subnormal number to zero.
         if x.abs() < 1e-20 { -float::log::<L>(x.abs()) } else { gamma::lgamma(f64::from(x)) as f32 }
     }
 }
@@ -176,7 +176,7 @@ functions! { Binary, 200.0,
     Zeta(x, q) = gamma::zeta(x, q);
 }
 
-/// All inputs have one shape, except that scalars stand for any.
+/// All inputs have one shape, except that scalars are broadcast.
 fn betainc_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let mut shape = PartialShape::scalar();
     let mut is_known = true;

@@ -7,7 +7,7 @@ use thalweg_tensor::Result;
 
 use crate::gradients::{Arithmetic, chain_input, chain_output, set_repeated};
 
-/// The slope is minus `op` of the argument.
+/// The derivative is minus `op` of the argument.
 pub(crate) fn chain_negated(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     chain_input(g, |g, x| {
         let value = g.add(op, &[x])?;
@@ -67,7 +67,7 @@ pub(crate) fn fresnel_grad(g: &mut GradientContext<'_>, function: &str) -> Resul
     })
 }
 
-/// ln x / (1 - x), which at 1 is -1.
+/// ln x / (1 - x), and -1 at x = 1.
 pub(crate) fn spence_grad(g: &mut GradientContext<'_>) -> Result<()> {
     chain_input(g, |g, x| {
         let (logarithm, rest) = (g.add("Log", &[x])?, g.number_minus(1.0, x)?);
@@ -89,7 +89,7 @@ fn at_number(
     g.select(is_there, value, elsewhere)
 }
 
-/// `op` of x, less y / x: how functions of order 1 follow from those of order 0.
+/// `op` of x, minus y / x: the recurrence from order 0 to order 1.
 fn order_one_slope(g: &mut GradientContext<'_>, op: &str, x: Output) -> Result<Output> {
     let (value, quotient) = (g.add(op, &[x])?, g.over(g.output(0), x)?);
     g.minus(value, quotient)
@@ -98,7 +98,7 @@ fn order_one_slope(g: &mut GradientContext<'_>, op: &str, x: Output) -> Result<O
 pub(crate) fn bessel_i1_grad(g: &mut GradientContext<'_>) -> Result<()> {
     chain_input(g, |g, x| {
         let slope = order_one_slope(g, "BesselI0", x)?;
-        // TensorFlow's value; the slope at 0 is 1/2.
+        // TensorFlow's value; the derivative at 0 is 1/2.
         at_number(g, x, 0.0, 1.0, slope)
     })
 }
@@ -162,7 +162,8 @@ pub(crate) fn bessel_k1e_grad(g: &mut GradientContext<'_>) -> Result<()> {
     })
 }
 
-/// By `a` an op of its own, by `x` the density x^(a-1) e^-x / Γ(a); `sign` is that of the function.
+/// By `a` the op `IgammaGradA`, by `x` the density x^(a-1) e^-x / Γ(a); `sign` is that of the
+/// function.
 pub(crate) fn igamma_grad(g: &mut GradientContext<'_>, sign: f64) -> Result<()> {
     let (grad, a, x) = (g.grad(0)?, g.input(0), g.input(1));
     let grad = if sign < 0.0 { g.negated(grad)? } else { grad };
@@ -179,7 +180,7 @@ pub(crate) fn igamma_grad(g: &mut GradientContext<'_>, sign: f64) -> Result<()> 
     Ok(())
 }
 
-/// By `x` the next order; nothing by the order itself.
+/// By `x` the polygamma function of the next order; none by the order.
 pub(crate) fn polygamma_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, order, x) = (g.grad(0)?, g.input(0), g.input(1));
     let next = g.shifted(order, 1.0)?;
@@ -188,7 +189,7 @@ pub(crate) fn polygamma_grad(g: &mut GradientContext<'_>) -> Result<()> {
     set_repeated(g, 1, adjoint)
 }
 
-/// By `q` alone: -x ζ(x + 1, q).
+/// By `q` only: -x ζ(x + 1, q).
 pub(crate) fn zeta_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, x, q) = (g.grad(0)?, g.input(0), g.input(1));
     let (next, negative) = (g.shifted(x, 1.0)?, g.negated(x)?);
@@ -198,7 +199,7 @@ pub(crate) fn zeta_grad(g: &mut GradientContext<'_>) -> Result<()> {
     set_repeated(g, 1, adjoint)
 }
 
-/// By `x` alone: the density x^(a-1) (1-x)^(b-1) / B(a, b).
+/// By `x` only: the density x^(a-1) (1-x)^(b-1) / B(a, b).
 pub(crate) fn betainc_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, a, b, x) = (g.grad(0)?, g.input(0), g.input(1), g.input(2));
     let sum = g.plus(a, b)?;

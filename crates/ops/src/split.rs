@@ -21,7 +21,7 @@ impl<'a, T> Disjoint<'a, T> {
         Disjoint { start: slice.as_mut_ptr(), len: slice.len(), _borrow: std::marker::PhantomData }
     }
 
-    /// Number of elements in all.
+    /// Number of elements.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -39,8 +39,8 @@ impl<'a, T> Disjoint<'a, T> {
     }
 }
 
-/// Calls `body(first_row, rows)` on parts of `out` that are whole rows of `row_len` elements, on
-/// several threads if it pays. The cut depends on sizes and cost only.
+/// Calls `body(first_row, rows)` on parts of `out` that are whole rows of `row_len` elements, in
+/// parallel if that pays. The division depends on sizes and cost only.
 pub(crate) fn for_each_rows<T: Send>(
     ctx: &KernelContext<'_>,
     out: &mut [T],

@@ -6,10 +6,10 @@ use half::f16;
 use crate::math::half_slices;
 use crate::math::simd::{self, Level, Loop};
 
-/// How elements in memory become those that loops compute with.
+/// Conversion of elements in memory to compute elements.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Form {
-    /// They are the same.
+    /// No conversion.
     Plain,
     /// Half precision, widened to `f32`.
     Half,
@@ -17,7 +17,7 @@ pub(crate) enum Form {
     BFloat16,
 }
 
-/// Operands and output of a call, for several threads that work on disjoint parts.
+/// Addresses of operands and output, for several threads that access disjoint parts.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory {
     pub(crate) x: *const u8,
@@ -30,7 +30,7 @@ pub(crate) struct Memory {
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// The same, starting `x`, `y` and `out` bytes further on.
+    /// The addresses advanced by `x`, `y` and `out` bytes.
     pub(crate) fn at(&self, x: usize, y: usize, out: usize) -> Memory {
         Memory {
             x: self.x.wrapping_add(x),
@@ -40,10 +40,10 @@ impl Memory {
     }
 }
 
-/// Bytes of one operand that are staged at a time; a few of these fit the first-level cache.
+/// Bytes of one operand that are staged at a time; a few stages fit in the first-level cache.
 pub(crate) const STAGE_BYTES: usize = 8192;
 
-/// Memory on the stack for elements of any type.
+/// Stack memory for elements of any type.
 #[repr(align(64))]
 pub(crate) struct Stage(std::mem::MaybeUninit<[u8; STAGE_BYTES]>);
 
@@ -56,7 +56,8 @@ impl Stage {
         self.0.as_mut_ptr().cast()
     }
 
-    /// The start, with so many bytes initialised that loops may view as a slice.
+    /// The start of the stage, with `bytes` bytes initialized so that loops may view them as a
+    /// slice.
     pub(crate) fn clear(&mut self, bytes: usize) -> *mut u8 {
         // SAFETY: the stage has room for them.
         unsafe { self.start().write_bytes(0, bytes.min(STAGE_BYTES)) };
@@ -64,7 +65,7 @@ impl Stage {
     }
 }
 
-/// Elements staged at a time for operands of this size.
+/// Elements per stage for operands of this size.
 pub(crate) fn stage_len(form: Form, size: usize) -> usize {
     STAGE_BYTES / if form == Form::Plain { size } else { size_of::<f32>() }
 }
@@ -72,8 +73,9 @@ pub(crate) fn stage_len(form: Form, size: usize) -> usize {
 /// Copies `n` elements of `size` bytes into a stage, widened as `form` says.
 ///
 /// # Safety
-/// `from` points to `n` elements of `size` bytes that `form` fits, and `to` to a stage; `n` is at
-/// most [`stage_len`].
+///
+/// `from` is valid for `n` elements of `size` bytes with this `form`, and `to` is a stage; `n` is
+/// at most [`stage_len`].
 pub(crate) unsafe fn fill_stage(form: Form, size: usize, from: *const u8, to: *mut u8, n: usize) {
     // SAFETY: as the caller promises; stages are aligned for every element type, and memory that
     // is written through these slices may be read by nobody else.
@@ -94,10 +96,11 @@ pub(crate) unsafe fn fill_stage(form: Form, size: usize, from: *const u8, to: *m
     }
 }
 
-/// Rounds `n` staged `f32` to the elements that `form` says.
+/// Rounds `n` staged `f32` to the elements of `form`.
 ///
 /// # Safety
-/// `from` points to `n` initialised `f32` and `to` to as many elements that `form` fits.
+///
+/// `from` is valid for `n` initialized `f32`, and `to` for as many elements of `form`.
 pub(crate) unsafe fn empty_stage(form: Form, from: *const u8, to: *mut u8, n: usize) {
     // SAFETY: as the caller promises.
     unsafe {
@@ -129,7 +132,7 @@ impl Loop for RoundToBFloat16<'_> {
     fn run<L: Level>(self) {
         for (to, &from) in self.1.iter_mut().zip(self.0) {
             let bits = from.to_bits();
-            // Half a unit, less one where the last kept bit is even: ties go to even.
+            // Half a unit, less one if the last kept bit is even: ties go to even.
             let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
             let quiet = bits >> 16 | 0x40;
             *to = (if from.is_nan() { quiet } else { rounded }) as u16;

@@ -1,7 +1,8 @@
 //! Stateless random ops: pure functions of their seed inputs.
 //!
-//! The first generation takes two seeds; the second takes key, counter and algorithm, which
-//! `StatelessRandomGetKeyCounter` and its kin make of two seeds. The kernels are those of `random`.
+//! V1 ops take two seeds; V2 ops take key, counter and algorithm, which
+//! `StatelessRandomGetKeyCounter` and similar ops derive from two seeds. The kernels are those of
+//! `random`.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
@@ -114,7 +115,7 @@ const STATELESS_PARAMETERIZED_TRUNCATED_NORMAL: OpDef =
     OpDef::new("StatelessParameterizedTruncatedNormal", stateless_shape)
         .with_gradient(truncated_normal_gradient);
 
-/// How the samples move with each parameter while the probability of a smaller one stays the same.
+/// The derivative of the samples with respect to each parameter at a fixed cumulative probability.
 fn truncated_normal_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, sample) = (g.grad(0)?, g.output(0));
     let [mean, deviation, low, high] = [2, 3, 4, 5].map(|i| g.input(i));
@@ -136,7 +137,8 @@ fn truncated_normal_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     set_repeated(g, 2, grad)
 }
 
-/// How probable a value below the sample is, away from 0 and 1 so that it has a logarithm.
+/// The cumulative probability of the sample, clamped away from 0 and 1 so that its logarithm is
+/// finite.
 fn probability_below(
     g: &mut GradientContext<'_>,
     sample: Output,
@@ -157,7 +159,7 @@ fn probability_below(
     g.add("Maximum", &[capped, least])
 }
 
-/// The density at a limit over that at the sample, times what `logarithm` is the logarithm of.
+/// The ratio of the densities at a bound and at the sample, times `exp(logarithm)`.
 fn relative_density(
     g: &mut GradientContext<'_>,
     sample: Output,
@@ -171,7 +173,7 @@ fn relative_density(
     g.add("Exp", &[exponent])
 }
 
-/// The normal distribution function, by the error function or its complement, whichever loses less.
+/// The normal cumulative distribution function, by `Erf` or `Erfc`, whichever cancels less.
 fn normal_distribution(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
     let scaled = g.scaled(x, FRAC_1_SQRT_2)?;
     let size = g.add("Abs", &[scaled])?;
@@ -185,7 +187,7 @@ fn normal_distribution(g: &mut GradientContext<'_>, x: Output) -> Result<Output>
     g.scaled(twice, 0.5)
 }
 
-/// As the first input says; where the numbers come from has its own shapes.
+/// The output shape is the value of input 0; seed or key inputs have fixed shapes.
 fn stateless_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     check_source(c)?;
     shape::from_first_input(c)
@@ -234,7 +236,7 @@ fn key_counter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Key and counter that two seeds stand for, and the algorithm where the op has that output.
+/// Key and counter for two seeds, and the algorithm if the op has that output.
 fn get_key_counter(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let (key, counter) = philox_from_seed(ctx.input(0)?)?.words();
@@ -247,7 +249,7 @@ fn get_key_counter(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The algorithm that this device uses.
+/// The algorithm of this device.
 fn get_algorithm(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| ctx.set_output(0, Tensor::scalar(ALGORITHM_PHILOX)))
 }

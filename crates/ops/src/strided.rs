@@ -1,7 +1,7 @@
 //! Strided copies between two tensors.
 //!
 //! Transpose, slice, pad, concat, split, tile, broadcast and reverse are all strided copies: a box
-//! of elements, with a stride per dimension in the source (any, also 0 and negative) and in the
+//! of elements with a stride per dimension in the source (any, also 0 and negative) and in the
 //! target.
 
 use std::ops::Range;
@@ -16,11 +16,11 @@ use crate::math::transpose::Tile;
 /// One dimension of the box.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Dim {
-    /// Elements along it.
+    /// Number of elements.
     pub(crate) len: usize,
-    /// Distance of neighbours in the source, in elements.
+    /// Stride in the source, in elements.
     pub(crate) source: isize,
-    /// Distance of neighbours in the target, in elements.
+    /// Stride in the target, in elements.
     pub(crate) target: usize,
 }
 
@@ -29,31 +29,31 @@ pub(crate) struct Dim {
 pub(crate) struct StridedCopy {
     /// The dimensions, in any order.
     pub(crate) dims: SmallVec<[Dim; 6]>,
-    /// Where the box begins in the source.
+    /// Offset of the box in the source.
     pub(crate) source_start: usize,
-    /// Where the box begins in the target.
+    /// Offset of the box in the target.
     pub(crate) target_start: usize,
 }
 
-/// Row-major distances of neighbours in a tensor of this shape.
+/// Row-major strides of a tensor of this shape.
 pub(crate) fn strides(dims: &[usize]) -> SmallVec<[usize; 6]> {
     let mut strides: SmallVec<[usize; 6]> = smallvec::smallvec![1; dims.len()];
     for i in (1..dims.len()).rev() {
-        // Sizes of 0 must not hide the others, whose product fits (see `Shape`).
+        // Sizes of 0 count as 1; the product of the others cannot overflow (see `Shape`).
         strides[i - 1] = strides[i] * dims[i].max(1);
     }
     strides
 }
 
 impl StridedCopy {
-    /// The copy that fills the whole of a target of shape `dims` in row-major order.
+    /// The copy that fills a target of shape `dims` in row-major order.
     pub(crate) fn filling(dims: &[usize], source: &[isize], source_start: usize) -> StridedCopy {
         let dims = dims.iter().zip(source).zip(strides(dims));
         let dims = dims.map(|((&len, &source), target)| Dim { len, source, target }).collect();
         StridedCopy { dims, source_start, target_start: 0 }
     }
 
-    /// Copies. The tensors must have one dtype, and the target must be unique.
+    /// Runs the copy. The tensors must have one dtype, and the target must not be shared.
     pub(crate) fn run(
         mut self,
         ctx: &KernelContext<'_>,
@@ -77,8 +77,8 @@ impl StridedCopy {
         })
     }
 
-    /// Orders the dimensions as they lie in the target, outermost first, and joins those that are
-    /// one run on both sides. At least one dimension remains.
+    /// Sorts the dimensions by target stride, outermost first, and merges those that are contiguous
+    /// on both sides. At least one dimension remains.
     fn normalize(&mut self) {
         self.dims.retain(|d| d.len != 1);
         self.dims.sort_by_key(|d| std::cmp::Reverse(d.target));
@@ -100,8 +100,8 @@ impl StridedCopy {
         self.dims = joined;
     }
 
-    /// Whether every offset lies within its tensor and no two elements go to one place: what the
-    /// loops rely on.
+    /// Whether all offsets are in bounds and no two elements have the same target, which the copy
+    /// loops require.
     fn check(&self, source_len: usize, target_len: usize) -> Result<()> {
         let (mut low, mut high) = (self.source_start as i128, self.source_start as i128);
         let mut reach = 0u128;
@@ -128,9 +128,9 @@ impl StridedCopy {
         self.dims.iter().map(|d| d.len).product()
     }
 
-    /// Calls `emit(source, target, rows, len)` for pieces that make up the elements in `range`,
-    /// counted in the order of the dimensions. A piece is `rows` neighbours along the last but one
-    /// dimension, each `len` elements along the last.
+    /// Calls `emit(source, target, rows, len)` for pieces that cover the elements in `range`,
+    /// counted in the order of the dimensions. A piece has `rows` consecutive indices of the last
+    /// but one dimension, each with `len` elements of the last.
     fn pieces(&self, range: Range<usize>, emit: &mut dyn FnMut(usize, usize, usize, usize)) {
         let n = self.dims.len();
         let inner = self.dims[n - 1];
@@ -158,7 +158,7 @@ impl StridedCopy {
     }
 }
 
-/// Offsets on either side while counting through the outer dimensions.
+/// Offsets in source and target while counting through the outer dimensions.
 struct Odometer<'a> {
     dims: &'a [Dim],
     counters: SmallVec<[usize; 6]>,
@@ -174,7 +174,7 @@ impl<'a> Odometer<'a> {
         Odometer { dims, counters, start, source: start.0, target: start.1 }
     }
 
-    /// Goes to the `index`-th combination of the counters.
+    /// Moves to the `index`-th combination of the counters.
     fn seek(&mut self, mut index: usize) {
         (self.source, self.target) = self.start;
         for (counter, dim) in self.counters.iter_mut().zip(self.dims).rev() {
@@ -200,7 +200,7 @@ impl<'a> Odometer<'a> {
     }
 }
 
-/// A pointer that threads may share: they read elements that stay, or write disjoint ones.
+/// A pointer shared by threads that read immutable elements or write disjoint ones.
 #[derive(Clone, Copy)]
 struct Shared<C>(*mut C);
 
@@ -249,8 +249,9 @@ fn copy_cells<C: Cell>(
 /// Copies `len` elements along `dim`.
 ///
 /// # Safety
-/// Both pointers must be valid for the elements that `dim` and `len` reach, the source for reading,
-/// the target for writing, and nobody else may access those of the target.
+///
+/// Both pointers must be valid for the elements that `dim` and `len` reach, the source for reading
+/// and the target for writing, with exclusive access to the target.
 unsafe fn copy_row<C: Cell>(source: *const C, target: *mut C, dim: Dim, len: usize) {
     if dim.source == 1 && dim.target == 1 {
         // SAFETY: the caller's promise, for runs of `len`.
@@ -279,14 +280,14 @@ unsafe fn copy_row<C: Cell>(source: *const C, target: *mut C, dim: Dim, len: usi
     }
 }
 
-/// Elements in a tile of a transposition, at most.
+/// Maximum elements in a tile of a transposition.
 const TILE_ELEMENTS: usize = 4096;
 
-/// Bytes of a target that no cache keeps until it is read.
+/// Minimum target size for non-temporal stores: no cache keeps the target until it is read.
 const STREAM_BYTES: usize = 32 << 20;
 
-/// Copies where the target runs along one dimension and the source along another (`outer`): tile by
-/// tile, so that both sides use the whole of each cache line while it is there.
+/// Copies where the target is contiguous in one dimension and the source in another (`outer`): tile
+/// by tile, so that each cache line of both sides is used completely while it is cached.
 fn copy_tiles<C: Cell>(
     ctx: &KernelContext<'_>,
     copy: &StridedCopy,
@@ -297,7 +298,8 @@ fn copy_tiles<C: Cell>(
     let mut others = copy.clone();
     let rows = others.dims.remove(outer);
     let columns = others.dims.pop().expect("the innermost dimension is not `outer`");
-    // A strip as high as a cache line of the source, along which lines of the target are filled.
+    // The height of a strip is one cache line of the source; along it, cache lines of the target
+    // are filled.
     let line = (64 / size_of::<C>()).max(1);
     let height = if columns.len >= line { line } else { TILE_ELEMENTS / columns.len };
     let height = height.clamp(1, rows.len);
@@ -332,10 +334,10 @@ fn copy_tiles<C: Cell>(
     })
 }
 
-/// A stretch of one dimension that is copied as it is or backwards.
+/// A range of one dimension that is copied forwards, backwards, or repeated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
-    /// Elements in it.
+    /// Number of elements.
     pub(crate) len: usize,
     /// Index of its first element in the source.
     pub(crate) source: usize,
@@ -345,9 +347,9 @@ pub(crate) struct Segment {
     pub(crate) target: usize,
 }
 
-/// Copies every box that takes one segment of each dimension.
+/// Copies every box in the product of the segments of all dimensions.
 ///
-/// Segments that are empty must be left out: then there are no more boxes than elements.
+/// Segments must not be empty, so that there are no more boxes than elements.
 pub(crate) fn copy_boxes(
     ctx: &KernelContext<'_>,
     segments: &[SmallVec<[Segment; 3]>],

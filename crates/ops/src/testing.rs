@@ -8,13 +8,13 @@ use thalweg_tensor::{Budget, Code, DType, FlushDenormals, PartialShape, Result, 
 
 use crate::{FAMILIES, kernel_registry, op_registry};
 
-/// All definitions, read once for all tests.
+/// All op definitions, shared by all tests.
 static OPS: LazyLock<Arc<OpRegistry>> =
     LazyLock::new(|| op_registry(FAMILIES).expect("the families are consistent"));
-/// All kernels.
+/// All kernels, shared by all tests.
 static KERNELS: LazyLock<Arc<KernelRegistry>> = LazyLock::new(|| kernel_registry(FAMILIES));
 
-/// One node to be.
+/// A node under construction.
 pub(crate) struct Call {
     op: &'static str,
     inputs: Vec<Input>,
@@ -29,18 +29,18 @@ enum Input {
     Shape(DType, PartialShape),
 }
 
-/// Begins a node of this op.
+/// Starts a node of this op.
 pub(crate) fn call(op: &'static str) -> Call {
     let threads = Arc::new(OneThread);
     Call { op, inputs: Vec::new(), attrs: Attrs::default(), threads, weights: None }
 }
 
-/// The code of a result's error; `None` if it is a value.
+/// The code of a result's error; `None` for a value.
 pub(crate) fn code<T>(result: Result<T>) -> Option<Code> {
     result.err().map(|error| error.code())
 }
 
-/// Elements of two slices side by side. Panics if the slices differ in length, which `zip` would hide.
+/// Pairs of elements of two slices. Panics if the slices differ in length, which `zip` would hide.
 #[track_caller]
 pub(crate) fn pairs<'a, A, B>(
     got: &'a [A],
@@ -72,37 +72,37 @@ pub(crate) fn partial_shape(text: &str) -> PartialShape {
 }
 
 impl Call {
-    /// An input that a step feeds.
+    /// Adds an input that a step feeds.
     pub(crate) fn input(mut self, tensor: Tensor) -> Self {
         self.inputs.push(Input::Value(tensor));
         self
     }
 
-    /// An input that shape inference sees the value of.
+    /// Adds an input whose value is known to shape inference.
     pub(crate) fn constant(mut self, tensor: Tensor) -> Self {
         self.inputs.push(Input::Constant(tensor));
         self
     }
 
-    /// An input of which only the shape is known, as [`partial_shape`] reads it.
+    /// Adds an input of which only the shape is known, in the notation of [`partial_shape`].
     pub(crate) fn shape(mut self, dtype: DType, shape: &str) -> Self {
         self.inputs.push(Input::Shape(dtype, partial_shape(shape)));
         self
     }
 
-    /// An attr.
+    /// Sets an attr.
     pub(crate) fn attr(mut self, name: &'static str, value: impl IntoAttr) -> Self {
         self.attrs.set(name, value.into_attr());
         self
     }
 
-    /// Runs the blocks of parallel loops last to first, which must change nothing.
+    /// Runs the blocks of parallel loops last to first, which must not change the result.
     pub(crate) fn backwards(mut self) -> Self {
         self.threads = Arc::new(Backwards);
         self
     }
 
-    /// Keeps packed weights, in memory of this budget.
+    /// Enables the cache of packed weights, charged to this budget.
     pub(crate) fn keeping_weights(mut self, budget: &Arc<Budget>) -> Self {
         self.weights = Some(budget.clone());
         self
@@ -113,7 +113,7 @@ impl Call {
         let mut inputs = Vec::new();
         for input in &self.inputs {
             inputs.push(match input {
-                // Fed shapes are unknown, so that the kernel's own checks are what is tested.
+                // Fed shapes are unknown, so that the kernel's own checks are tested.
                 Input::Value(t) => scope.placeholder(t.dtype(), &PartialShape::unknown())?,
                 Input::Constant(t) => scope.constant(t)?,
                 Input::Shape(dtype, shape) => scope.placeholder(*dtype, shape)?,
@@ -127,7 +127,7 @@ impl Call {
         Ok(scope.with_graph(|graph| graph.node(node).clone()))
     }
 
-    /// The shapes of the outputs, separated by spaces; or the error.
+    /// The inferred shapes of the outputs, separated by spaces; or the error.
     pub(crate) fn infer(self) -> String {
         match self.node() {
             Ok(node) => {
@@ -139,7 +139,7 @@ impl Call {
         }
     }
 
-    /// All outputs.
+    /// Runs the node and returns all outputs.
     pub(crate) fn run_all(self) -> Result<Vec<Tensor>> {
         let node = self.node()?;
         let budget = self.weights.clone().unwrap_or_else(|| Budget::new(1 << 30));
@@ -174,7 +174,7 @@ impl Call {
             .collect()
     }
 
-    /// The first output.
+    /// Runs the node and returns the first output.
     pub(crate) fn run(self) -> Result<Tensor> {
         Ok(self.run_all()?.swap_remove(0))
     }

@@ -1,8 +1,8 @@
 //! The largest elements along the last dimension: `TopK`, `TopKV2`, `InTopK` and `NthElement`.
 //!
-//! Of equals the one that comes first is taken first. Where not all are wanted they pass through a
-//! heap, and unsorted results come as the heap leaves them: that order, and what becomes of NaN,
-//! is what TensorFlow's heap gives.
+//! Of equal elements the one with the lower index comes first. If `k` is less than the row length,
+//! elements pass through a heap, and unsorted results are in heap order; that order, and the
+//! treatment of NaN, are those of TensorFlow's heap.
 
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicBool, Ordering as Memory};
@@ -36,7 +36,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Each element's gradient goes where it was taken from.
+/// The adjoint is scattered to the selected elements.
 fn top_k_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, input, indices) = (g.grad(0)?, g.input(0), g.output(1));
     let shape = g.shape_of(input)?;
@@ -184,7 +184,7 @@ fn compute_top_k<T: Element + PartialOrd>(
     ctx.set_output(1, indices)
 }
 
-/// Where positions go, in any of the dtypes that they may have.
+/// The index output, in any of its dtypes.
 enum Positions<'a> {
     I16(Disjoint<'a, i16>),
     I32(Disjoint<'a, i32>),
@@ -200,10 +200,11 @@ impl<'a> Positions<'a> {
         })
     }
 
-    /// Writes the positions in `found` from element `start` on.
+    /// Writes the indices in `found` from element `start` on.
     ///
     /// # Safety
-    /// Nobody else may write those elements meanwhile.
+    ///
+    /// No other thread may write these elements at the same time.
     unsafe fn write<T>(&self, start: usize, found: &[Candidate<T>]) {
         let range = start..start + found.len();
         // SAFETY: as the caller promises.
@@ -223,10 +224,10 @@ impl<'a> Positions<'a> {
     }
 }
 
-/// An element and its position.
+/// An element and its index.
 type Candidate<T> = (T, usize);
 
-/// Leaves the `k` largest elements of `row` at the front of `best`, which has room for one more.
+/// Moves the `k` largest elements of `row` to the front of `best`, which has capacity `k + 1`.
 fn select<T: Element + PartialOrd>(
     row: &[T],
     k: usize,
@@ -256,7 +257,7 @@ fn select<T: Element + PartialOrd>(
     }
 }
 
-/// The first of the largest elements. NaN is one only where there is nothing else.
+/// The first of the largest elements; NaN only if there is no other element.
 fn largest<T: Element + PartialOrd>(row: &[T]) -> Candidate<T> {
     let mut best = (row[0], 0);
     let is_nan = |x: &T| x.partial_cmp(x).is_none();
@@ -268,7 +269,7 @@ fn largest<T: Element + PartialOrd>(row: &[T]) -> Candidate<T> {
     best
 }
 
-/// Whether `a` is larger than `b`, or equal and earlier.
+/// Whether `a` is larger than `b`, or equal with a lower index.
 #[inline(always)]
 fn comes_before<T: PartialOrd>(a: &Candidate<T>, b: &Candidate<T>) -> bool {
     if b.0 < a.0 {
@@ -280,7 +281,8 @@ fn comes_before<T: PartialOrd>(a: &Candidate<T>, b: &Candidate<T>) -> bool {
     }
 }
 
-/// Elements up to which TensorFlow's sort inserts one after the other, which shows where NaN stay.
+/// Length up to which TensorFlow's sort is an insertion sort, which determines where NaN are
+/// placed.
 const INSERTION_MAX: usize = 16;
 
 fn sort_all<T: Element + PartialOrd>(all: &mut [Candidate<T>]) {
@@ -294,7 +296,7 @@ fn sort_all<T: Element + PartialOrd>(all: &mut [Candidate<T>]) {
         }
         return;
     }
-    // NaN go last, so that the order is one.
+    // NaN are last, so that the order is total.
     all.sort_unstable_by(|a, b| {
         let by_value = b.0.partial_cmp(&a.0).unwrap_or_else(|| {
             let is_nan = |x: &T| x.partial_cmp(x).is_none();
@@ -304,8 +306,8 @@ fn sort_all<T: Element + PartialOrd>(all: &mut [Candidate<T>]) {
     });
 }
 
-/// Puts `item` into the heap's hole at `hole`: the hole sinks to a leaf, then `item` rises. At the
-/// top of the heap is what [`comes_before`] puts last.
+/// Inserts `item` into the heap's hole at `hole`: the hole sinks to a leaf, then `item` rises. The
+/// root is the element that [`comes_before`] puts last.
 fn sift<T: Copy + PartialOrd>(heap: &mut [Candidate<T>], hole: usize, item: Candidate<T>) {
     let (top, len) = (hole, heap.len());
     let mut hole = hole;
@@ -322,7 +324,7 @@ fn sift<T: Copy + PartialOrd>(heap: &mut [Candidate<T>], hole: usize, item: Cand
     rise(heap, top, hole, item);
 }
 
-/// Puts `item` at `hole` or above it, up to `top`.
+/// Moves `item` up from `hole`, at most to `top`.
 fn rise<T: Copy + PartialOrd>(
     heap: &mut [Candidate<T>],
     top: usize,
@@ -342,7 +344,7 @@ fn make_heap<T: Copy + PartialOrd>(all: &mut [Candidate<T>]) {
     }
 }
 
-/// Moves the top to the end, and makes a heap of the others.
+/// Moves the root to the end, and restores the heap of the others.
 fn remove_least<T: Copy + PartialOrd>(heap: &mut [Candidate<T>]) {
     let Some((last, rest)) = heap.split_last_mut() else { return };
     if let Some(&least) = rest.first() {
@@ -405,15 +407,15 @@ fn in_top_k(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Whether fewer than `k` predictions exceed the target's. Nothing can be said of a row with
-/// predictions that are not finite.
+/// Whether fewer than `k` predictions exceed the target's; false if a prediction of the row is not
+/// finite.
 fn is_in_top(row: &[f32], target: usize, k: i64) -> bool {
     let wanted = row[target];
     let larger = row.iter().filter(|&&x| x > wanted).count();
     (larger as i64) < k && row.iter().all(|x| x.is_finite())
 }
 
-/// The gradient, shared by all elements that are equal to the one taken.
+/// The adjoint is divided among all elements that equal the result.
 fn nth_element_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, input, taken) = (g.grad(0)?, g.input(0), g.output(0));
     let dtype = g.dtype(grad);
@@ -482,7 +484,7 @@ fn nth_element<T: Element + PartialOrd>(init: &KernelInit<'_>) -> Result<AnyKern
     })
 }
 
-/// By value, NaN last.
+/// Order by value, NaN last.
 fn order<T: PartialOrd>(a: &T, b: &T) -> Ordering {
     let is_nan = |x: &T| x.partial_cmp(x).is_none();
     a.partial_cmp(b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
@@ -512,7 +514,7 @@ mod tests {
         assert_eq!(call.shape(DType::Int32, "").infer(), "[3]");
     }
 
-    /// Recorded from TensorFlow: order of unsorted results, and of NaN.
+    /// Recorded from TensorFlow: the order of unsorted results, and of NaN.
     #[test]
     fn as_the_heap_leaves_them() {
         const N: f32 = f32::NAN;

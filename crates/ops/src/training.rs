@@ -25,7 +25,7 @@ use crate::variable_rows::{row_numbers, walk_rows};
 
 pub(crate) static FAMILY: Family = Family { ops: definitions::ALL, kernels: KERNELS };
 
-/// Every form of every optimizer, for the element types that TensorFlow has kernels for.
+/// All forms of every optimizer op, with the element types of TensorFlow's kernels.
 const KERNELS: &[KernelSpec] = &[
     cpu_kernel!("ApplyGradientDescent", "T" in [f16, bf16, f32, f64, Complex32, Complex64] => gradient_descent),
     cpu_kernel!("ResourceApplyGradientDescent", "T" in [f16, bf16, f32, f64, Complex32, Complex64] => gradient_descent),
@@ -115,8 +115,8 @@ creators! {
     ftrl: Ftrl, 3, Ordered;
 }
 
-/// `N` variables of one shape first; gradients have it too, or rows of it and their numbers. The
-/// rest are scalars.
+/// Input shapes: `N` variables of one shape first; gradients have the same shape, or are rows with
+/// their indices. The rest are scalars.
 fn apply_shape<const N: usize>(c: &mut ShapeContext<'_>) -> Result<()> {
     let mut variable = PartialShape::unknown();
     for i in 0..N {
@@ -143,7 +143,7 @@ fn apply_shape<const N: usize>(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Elements that optimizers work on, and the type they compute in.
+/// Element types of variables, and their compute types.
 trait Stored: Element {
     type Wide: Field;
     fn widen(self) -> Self::Wide;
@@ -177,7 +177,7 @@ impl_stored! {
     Complex64: Complex64, |x| x, |x| x;
 }
 
-/// The scalars that an optimizer is given, by their names.
+/// The scalar inputs of an optimizer op, by name.
 struct Parameters<'a, W> {
     ctx: &'a KernelContext<'a>,
     widen: fn(&Tensor) -> Result<W>,
@@ -198,7 +198,7 @@ impl<W> Parameters<'_, W> {
         self.ctx.node().op.inputs.iter().any(|input| input.name == name)
     }
 
-    /// An attr; ops that lack it behave as if it were not set.
+    /// A bool attr; false if the op does not have it.
     fn flag(&self, name: &str) -> bool {
         self.ctx.node().attrs().bool(name).unwrap_or(false)
     }
@@ -243,7 +243,7 @@ fn slot_input(ctx: &KernelContext<'_>, i: usize) -> Result<Arc<Variable>> {
     })
 }
 
-/// What is done with the locked values of several variables, in the order these were given.
+/// Called with the locked values of several variables, in the order of the inputs.
 type ChangeAll<'a> = &'a mut dyn FnMut(&mut [&mut Tensor]) -> Result<()>;
 
 /// Locks several variables, in an order on which all kernels agree, and changes them.
@@ -262,8 +262,8 @@ fn change_all(
     update_rest(ctx, variables, &mut change)
 }
 
-/// Passes each variable through `ResourceManager::update`, around one change of all of them. An
-/// observer is told when no cell is locked any more: it may read the variables.
+/// Passes each variable through `ResourceManager::update`, around a single change of all of them.
+/// An observer is called when no variable is locked, so that it may read them.
 fn update_rest(
     ctx: &KernelContext<'_>,
     variables: &[Arc<Variable>],
@@ -274,7 +274,7 @@ fn update_rest(
     ctx.resources().update(&**variable, op, step, || update_rest(ctx, rest, change))
 }
 
-/// Locks the variables that `order` names, with those `locked` before them held.
+/// Locks the variables in `order`, while those in `locked` are held.
 fn lock_rest(
     variables: &[Arc<Variable>],
     order: &[usize],
@@ -288,7 +288,7 @@ fn lock_rest(
     };
     variables[next].update(|value| {
         let mut all: SmallVec<[(usize, &mut Tensor); 4]> = SmallVec::new();
-        // One by one, as a `SmallVec` of references cannot shorten their lifetime.
+        // Moved one by one, as a `SmallVec` of references cannot shorten their lifetime.
         for (i, other) in locked {
             all.push((i, other));
         }
@@ -297,7 +297,7 @@ fn lock_rest(
     })
 }
 
-/// Shapes must agree; for a sparse gradient, gives the numbers of its rows.
+/// Checks that the shapes agree; for a sparse gradient, returns the row indices.
 fn check_shapes(
     ctx: &KernelContext<'_>,
     values: &[&mut Tensor],
@@ -341,7 +341,7 @@ fn check_shapes(
     row_numbers(ctx, indices, shape[0]).map(Some)
 }
 
-/// What an element costs: loads, stores and a division or two.
+/// Cost per element: loads, stores and a division or two.
 fn nanoseconds_per_element<const N: usize>() -> f64 {
     0.5 + 0.3 * N as f64
 }
@@ -389,7 +389,7 @@ where
     })
 }
 
-/// One stretch of elements, the same in the variable, its slots and the gradient.
+/// The same range of elements of the variable, its slots and the gradient.
 struct Walk<'a, T, R, const N: usize> {
     rule: R,
     slots: [&'a mut [T]; N],
@@ -403,7 +403,7 @@ impl<T: Stored, R: Rule<T::Wide, N>, const N: usize> Loop for Walk<'_, T, R, N> 
     fn run<L: Level>(self) {
         let Walk { rule, slots, gradient } = self;
         let len = gradient.len();
-        // Known lengths spare the loop its bounds checks.
+        // Known lengths let the compiler remove bounds checks.
         let mut slots = slots.map(|slot| &mut slot[..len]);
         for i in 0..len {
             let before: [T::Wide; N] = std::array::from_fn(|k| slots[k][i].widen());

@@ -65,7 +65,7 @@ fn transpose_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The axes in `perm`, each of which must occur once; negative ones count from the end.
+/// The axes in `perm`, each exactly once; negative ones count from the end.
 fn permutation(perm: &[i64], rank: usize) -> Result<SmallVec<[usize; 8]>> {
     let mut axes: SmallVec<[usize; 8]> = SmallVec::new();
     let mut is_there: SmallVec<[bool; 8]> = smallvec::smallvec![false; rank];
@@ -105,7 +105,7 @@ fn transposed(ctx: &mut KernelContext<'_>) -> Result<Tensor> {
     let axes = permutation(&ctx.ints(1, "perm")?, rank)?;
     let dims: SmallVec<[usize; 8]> = axes.iter().map(|&a| input.shape()[a]).collect();
     let shape = Shape::new(&dims)?;
-    // Sizes of one may wander without any element moving.
+    // Moving dimensions of size 1 does not move elements.
     if axes.iter().filter(|&&a| input.shape()[a] != 1).is_sorted() {
         return ctx.take_input(0)?.reshaped(shape);
     }
@@ -185,7 +185,7 @@ fn invert_permutation(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The same op, with the permutation turned round.
+/// The gradient is a transpose by the inverse permutation.
 fn transpose_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, op, perm) = (g.grad(0)?, g.node().op.name.clone(), g.input(1));
     let back = g.add("InvertPermutation", &[perm])?;

@@ -18,21 +18,21 @@ const ABS: OpDef = OpDef::new("Abs", shape::unchanged)
 const SQUARE: OpDef = OpDef::new("Square", shape::unchanged)
     .with_gradient(|g| chain_input(g, |g, x| g.scaled(x, 2.0)));
 
-/// A kernel for real and complex floating point.
+/// Kernels for real and complex floating-point dtypes.
 macro_rules! floating {
     ($name:literal, $op:ty) => {
         cpu_kernel!($name, "T" in [f16, bf16, f32, f64, Complex32, Complex64] => unary::<$op>)
     };
 }
 
-/// A kernel for real floating point.
+/// Kernels for real floating-point dtypes.
 macro_rules! real {
     ($name:literal, $op:ty) => {
         cpu_kernel!($name, "T" in [f16, bf16, f32, f64] => unary::<$op>)
     };
 }
 
-/// A kernel for the gradient of a function.
+/// Kernels of a gradient op.
 macro_rules! gradient {
     ($name:literal, $op:ty) => {
         cpu_kernel!($name, "T" in [f16, bf16, f32, f64, Complex32, Complex64] => binary_same_size::<$op>)
@@ -148,7 +148,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// The op itself applied to the adjoint: it is linear.
+/// The op is linear, so the gradient is the op applied to the adjoint.
 fn through(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     let grad = g.grad(0)?;
     let adjoint = g.add(op, &[grad])?;
@@ -160,14 +160,14 @@ fn zero_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, zeros)
 }
 
-/// By an op that takes the result and its adjoint, and conjugates the result itself.
+/// The gradient as an op of the result and its adjoint, which conjugates the result itself.
 fn by_grad_op(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     let (grad, y) = (g.grad(0)?, g.output(0));
     let adjoint = g.add(op, &[y, grad])?;
     g.set(0, adjoint)
 }
 
-/// By an op that takes the result, conjugated, and its adjoint.
+/// The gradient as an op of the conjugated result and its adjoint.
 fn by_conjugating_grad_op(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     let (grad, y) = (g.grad(0)?, g.output(0));
     let y = conj(g, y)?;
@@ -175,7 +175,7 @@ fn by_conjugating_grad_op(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// The adjoint over `op` of the result.
+/// The adjoint divided by `op` of the result.
 fn over_function_of_output(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     let (grad, y) = (g.grad(0)?, g.output(0));
     let y = conj(g, y)?;
@@ -245,7 +245,7 @@ fn gauss(g: &mut GradientContext<'_>, x: Output, scale: f64) -> Result<Output> {
     g.scaled(bell, scale)
 }
 
-/// The complex number of two real ones.
+/// The complex number with these real and imaginary parts.
 fn complex(g: &mut GradientContext<'_>, re: Output, im: Output) -> Result<Output> {
     let tout = if g.dtype(re) == DType::Double { DType::Complex128 } else { DType::Complex64 };
     g.op("Complex").inputs(&[re, im]).attr("Tout", tout).build()
@@ -265,7 +265,7 @@ fn imag_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// -grad / (im x + i re x), as TensorFlow has it.
+/// -grad / (im x + i re x), as in TensorFlow.
 fn angle_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, x) = (g.grad(0)?, g.input(0));
     let tout = g.dtype(grad);
@@ -290,7 +290,7 @@ fn complex_abs_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Of b (1 - a²).
+/// Gradient of b (1 - a²).
 fn tanh_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, a, b) = (g.grad(0)?, g.input(0), g.input(1));
     let (a, b) = (conj(g, a)?, conj(g, b)?);
@@ -302,7 +302,7 @@ fn tanh_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(1, of_b)
 }
 
-/// Of b a (1 - a).
+/// Gradient of b a (1 - a).
 fn sigmoid_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, a, b) = (g.grad(0)?, g.input(0), g.input(1));
     let (a, b) = (conj(g, a)?, conj(g, b)?);
@@ -315,7 +315,7 @@ fn sigmoid_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(1, of_b)
 }
 
-/// Of b / 2a*.
+/// Gradient of b / 2a*.
 fn sqrt_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, a, y) = (g.grad(0)?, g.input(0), g.output(0));
     let quotient = g.over(grad, a)?;
@@ -326,7 +326,7 @@ fn sqrt_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(1, of_b)
 }
 
-/// Of -b a*³ / 2.
+/// Gradient of -b a*³ / 2.
 fn rsqrt_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, a, b) = (g.grad(0)?, g.input(0), g.input(1));
     let (a, grad_conj) = (conj(g, a)?, conj(g, grad)?);
@@ -339,7 +339,7 @@ fn rsqrt_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(1, of_b)
 }
 
-/// Of -b a*².
+/// Gradient of -b a*².
 fn reciprocal_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, a, b) = (g.grad(0)?, g.input(0), g.input(1));
     let (a, grad_conj) = (conj(g, a)?, conj(g, grad)?);
@@ -351,7 +351,7 @@ fn reciprocal_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(1, of_b)
 }
 
-/// Conjugates, where there is something to conjugate: gradients of complex functions need it.
+/// Conjugation, the identity for real numbers; gradients of complex functions need it.
 trait Conjugate: Number {
     fn conjugate(self) -> Self;
     const HALF: Self;
@@ -399,7 +399,7 @@ gradients! {
     TanhGrad: |y, dy| dy.times(T::ONE.minus(y.times(y)));
     /// dy y (1 - y).
     SigmoidGrad: |y, dy| dy.times(y).times(T::ONE.minus(y));
-    /// dy / 2y, with `y` conjugated; the two above leave that to the caller.
+    /// dy / 2y, with `y` conjugated; for the two above the caller conjugates.
     SqrtGrad: |y, dy| dy.times(T::HALF).over(y.conjugate());
     /// -dy y³ / 2.
     RsqrtGrad: |y, dy| T::ZERO.minus(dy.times(T::HALF)).times(y.times(y).times(y).conjugate());

@@ -1,8 +1,8 @@
 //! Expansion of ops that TensorFlow's optimizer fuses.
 //!
-//! A TensorFlow master optimizes a graph before it sends workers their partitions, and some of the
-//! resulting ops never occur in graphs that programs build: a matrix product fused with bias and
-//! activation, a chain of elementwise ops. Thalweg workers run the ops that they consist of.
+//! A TensorFlow master optimizes a graph before it sends workers their partitions, and creates ops
+//! that programs do not use directly: a matrix product fused with bias and activation, a chain of
+//! elementwise ops. They are expanded to the ops that they consist of.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use thalweg_proto as pb;
 
 type Attrs = Vec<(String, pb::AttrValue)>;
 
-/// Expands fused nodes in place; unknown ones stay as they are.
+/// Expands fused nodes in place; unknown ones are not changed.
 pub fn unfuse(graph: &mut pb::GraphDef) {
     let mut moved: BTreeSet<String> = BTreeSet::new();
     let mut nodes = Vec::with_capacity(graph.node.len());
@@ -42,7 +42,7 @@ pub fn unfuse(graph: &mut pb::GraphDef) {
 const CONVOLUTION: &[&str] =
     &["T", "strides", "padding", "explicit_paddings", "data_format", "dilations"];
 
-/// The statistics of a normalization come from its first node, not from its last.
+/// The statistics of a normalization are outputs of its first node, not of its last.
 fn redirect(input: &mut String, moved: &BTreeSet<String>) {
     let Some((name, output)) = input.split_once(':') else { return };
     if output != "0" && moved.contains(name) {
@@ -66,7 +66,7 @@ fn some_attrs(node: &pb::NodeDef, names: &[&str]) -> Attrs {
     names.iter().filter_map(attr).collect()
 }
 
-/// Nodes that stand for one: the last has its name, the first its control inputs.
+/// The nodes that replace a fused node: the last has its name, the first its control inputs.
 struct Writer<'a> {
     of: &'a pb::NodeDef,
     nodes: Vec<pb::NodeDef>,
@@ -77,7 +77,7 @@ impl<'a> Writer<'a> {
         Writer { of, nodes: Vec::new() }
     }
 
-    /// Adds a node; its name.
+    /// Adds a node; returns its name.
     fn put(&mut self, op: &str, input: Vec<String>, attr: Attrs) -> String {
         let name = format!("{}/unfused_{}", self.of.name, self.nodes.len());
         let device = self.of.device.clone();
@@ -93,7 +93,7 @@ impl<'a> Writer<'a> {
         name
     }
 
-    /// Adds a node that reads the one before, and what is in `more`.
+    /// Adds a node that reads the previous node and `more`.
     fn then(&mut self, op: &str, more: &[String], attr: Attrs) {
         let before = self.nodes.last().map(|n| n.name.clone());
         let input = before.into_iter().chain(more.iter().cloned()).collect();
@@ -112,7 +112,7 @@ fn data_inputs(node: &pb::NodeDef) -> Vec<String> {
     node.input.iter().filter(|i| !i.starts_with('^')).cloned().collect()
 }
 
-/// A product or convolution, then what was fused with it.
+/// A product or convolution, followed by the ops that were fused with it.
 fn product(node: &pb::NodeDef, op: &str, attrs: &[&str]) -> Option<Vec<pb::NodeDef>> {
     let inputs = data_inputs(node);
     let (own, mut args) = inputs.split_at_checked(2)?;
@@ -150,13 +150,13 @@ fn product(node: &pb::NodeDef, op: &str, attrs: &[&str]) -> Option<Vec<pb::NodeD
     if args.is_empty() { writer.finish() } else { None }
 }
 
-/// `x / 2 * (1 + erf(x / sqrt(2)))` of the last node, or what comes near it by a hyperbolic tangent.
+/// `x / 2 * (1 + erf(x / sqrt(2)))` of the last node, or its approximation by tanh.
 fn gelu(writer: &mut Writer<'_>, is_exact: bool) -> Option<()> {
     let x = writer.nodes.last()?.name.clone();
     let dtype = writer.of.attr.get("T")?.clone();
     let t = || vec![("T".to_owned(), dtype.clone())];
     let number = |writer: &mut Writer<'_>, value: f64| {
-        // The edge holds it to the iteration of a loop that `x` belongs to.
+        // The control edge places the constant in the loop iteration of `x`.
         let wide = writer.put("Const", vec![format!("^{x}")], double(value));
         let types = [("SrcT", type_of(pb::DataType::DtDouble)), ("DstT", dtype.clone())];
         writer.put("Cast", vec![wide], types.map(|(n, v)| (n.to_owned(), v)).to_vec())
@@ -195,7 +195,7 @@ fn double(value: f64) -> Attrs {
     vec![("dtype".to_owned(), type_of(pb::DataType::DtDouble)), ("value".to_owned(), value)]
 }
 
-/// Elementwise ops, one after the other.
+/// Elementwise ops in sequence.
 fn chain(node: &pb::NodeDef) -> Option<Vec<pb::NodeDef>> {
     let ops = strings(node, "op_names")?;
     let mut writer = Writer::new(node);
@@ -209,7 +209,7 @@ fn chain(node: &pb::NodeDef) -> Option<Vec<pb::NodeDef>> {
     writer.finish()
 }
 
-/// A normalization, perhaps with something added, perhaps with an activation.
+/// A normalization, optionally with a side input and an activation.
 fn normalization(node: &pb::NodeDef) -> Option<Vec<pb::NodeDef>> {
     let inputs = data_inputs(node);
     let (own, side) = inputs.split_at_checked(5)?;
@@ -283,7 +283,7 @@ mod tests {
                 "y = Relu(y/unfused_1)"
             ]
         );
-        // What is not known stays.
+        // Unknown fused ops are not changed.
         let odd =
             node("y", "_FusedMatMul", &["a", "b", "c"], &[("fused_ops", &["BiasAdd", "Odd"])]);
         assert_eq!(text(vec![odd]), ["y = _FusedMatMul(a, b, c)"]);

@@ -49,7 +49,7 @@ fn unique_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The axis that a vector of at most one element names; none is the only axis there is.
+/// The axis in a vector of at most one element; an empty vector means the only axis.
 fn unique_axis(axis: &[i64], rank: usize) -> Result<usize> {
     match axis {
         [] => {
@@ -67,13 +67,13 @@ fn unique_axis(axis: &[i64], rank: usize) -> Result<usize> {
     }
 }
 
-/// An element that can be looked up.
+/// Element types that can be hashed.
 trait Key: PartialEq + Send + Sync {
-    /// Mixes the element at `position` into `hash`. Equal elements mix in the same.
+    /// Mixes the element at `position` into `hash`. Equal elements give equal hashes.
     fn mix(&self, hash: u64, position: usize) -> u64;
 }
 
-/// One step of a hash: a product of which every bit of the operands reaches the result.
+/// One step of a hash: a product in which every bit of the operands affects the result.
 fn fold(hash: u64, word: u64) -> u64 {
     let product = u128::from(hash ^ word) * 0xF39C_C060_5CED_C835;
     (product as u64 ^ (product >> 64) as u64).rotate_left(23)
@@ -110,10 +110,11 @@ macro_rules! float_keys {
             fn mix(&self, hash: u64, position: usize) -> u64 {
                 let x = f64::from(*self);
                 if x.is_nan() {
-                    // Equals nothing, so it may hash to anything, and many must not crowd.
+                    // NaN equals nothing, so the position is hashed, to avoid collisions of many
+                    // NaN.
                     fold(hash, position as u64)
                 } else {
-                    // Adding zero makes one of the two zeroes.
+                    // Adding zero makes -0.0 and 0.0 equal.
                     fold(hash, (x + 0.0).to_bits())
                 }
             }
@@ -123,12 +124,12 @@ macro_rules! float_keys {
 
 float_keys!(f16, bf16, f32, f64);
 
-/// Elements as `[outer, rows, inner]`; a row is all elements with its number.
+/// Elements as `[outer, rows, inner]`; a row consists of all elements with its index.
 struct Rows<'a, K> {
     elements: &'a [K],
     rows: usize,
     inner: usize,
-    /// Nobody outside knows it, so nobody can choose elements that crowd.
+    /// A random hash seed, so that clients cannot construct collisions.
     seed: u64,
 }
 
@@ -154,7 +155,7 @@ impl<K: Key> Rows<'_, K> {
     }
 }
 
-/// A hash table of row numbers with open addressing, at most half full.
+/// A hash table of row indices with open addressing, at most half full.
 struct Table {
     slots: Tensor,
 }
@@ -169,7 +170,7 @@ impl Table {
         Ok(Table { slots })
     }
 
-    /// The slot of the entry that `is_same`, or the free one where it belongs.
+    /// The slot of the entry for which `is_same` holds, or the free slot to insert it.
     fn find(&mut self, hash: u64, is_same: impl Fn(i64) -> bool) -> Result<&mut i64> {
         let slots = self.slots.as_mut_slice::<i64>()?;
         let mask = slots.len() - 1;
@@ -181,16 +182,16 @@ impl Table {
     }
 }
 
-/// What is found of the rows of a tensor.
+/// The distinct rows of a tensor.
 struct Distinct {
-    /// For each distinct row, where it occurs first.
+    /// For each distinct row, the index of its first occurrence.
     firsts: Tensor,
-    /// How many there are.
+    /// Number of distinct rows.
     count: usize,
 }
 
-/// Numbers the distinct rows in the order of their first occurrence; `number` gets the number of
-/// each row.
+/// Numbers the distinct rows in the order of their first occurrence; `number` receives the number
+/// of each row.
 fn number_rows<K: Key>(
     ctx: &KernelContext<'_>,
     rows: &Rows<'_, K>,
@@ -216,7 +217,7 @@ fn number_rows<K: Key>(
 }
 
 /// `with_key!(dtype, K => expression)` evaluates the expression with `K` as the key of `dtype` and
-/// `view` as the function that shows a tensor's keys.
+/// `view` as the function that returns a tensor's keys.
 macro_rules! with_key {
     ($dtype:expr, $view:ident => $body:expr) => {
         match $dtype {
@@ -300,7 +301,7 @@ fn unique(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A vector of int32 or int64, zero at first.
+/// A vector of int32 or int64, initialized to zero.
 struct Counters {
     tensor: Tensor,
 }
@@ -342,7 +343,7 @@ fn list_diff_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The elements of `x` that `y` has not, and where they are.
+/// The elements of `x` that are not in `y`, and their indices.
 fn list_diff(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let out_idx = init.attrs().dtype("out_idx")?;
     let seed = init.environment.entropy.next_u64();

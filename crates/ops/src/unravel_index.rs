@@ -27,7 +27,7 @@ fn unravel_index_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An integer that positions are given in.
+/// Integer types of indices.
 trait Position: Element + Ord {
     fn to_i64(self) -> i64;
     fn from_i64(value: i64) -> Self;

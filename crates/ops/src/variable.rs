@@ -1,9 +1,9 @@
 //! Variables, both generations: reference edges (`VariableV2`, `Assign`) and resource handles
 //! (`VarHandleOp`, `AssignVariableOp`).
 //!
-//! Both kinds are cells of the same type in the task's resource manager, under names that do not
-//! mix. Kernels that change a variable work for either kind: [`variable_input`] finds the cell,
-//! [`change`] is the door through which it is changed.
+//! Both kinds are cells of the same type in the task's resource manager, in separate namespaces.
+//! Kernels that change a variable work for both: [`variable_input`] finds the cell, and [`change`]
+//! changes it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -74,7 +74,7 @@ const VARIABLE_V2: OpDef =
 
 const VARIABLE: OpDef = OpDef { name: "Variable", shape: old_variable_shape, ..VARIABLE_V2 };
 
-/// In the oldest graphs the shape of a scalar stands for "unknown".
+/// In old graphs, a scalar shape means "unknown".
 fn old_variable_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let shape = c.attrs().shape("shape")?;
     c.set_output(0, if shape.rank() == Some(0) { PartialShape::unknown() } else { shape });
@@ -115,7 +115,7 @@ fn read_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 
 const ASSIGN_VARIABLE_OP: OpDef = OpDef::new("AssignVariableOp", update_shape);
 
-/// The value must fit the variable.
+/// The value's shape must be compatible with the variable's.
 fn update_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.variable_shape(0).merge(c.input(1))?;
     Ok(())
@@ -133,8 +133,8 @@ fn shape_of_variable(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A variable behind reference edges, kept apart from those behind handles: a client may use one
-/// name for both.
+/// A variable behind reference edges, in a namespace separate from resource variables: a client may
+/// use one name for both.
 struct RefVariable(Arc<Variable>);
 
 impl Resource for RefVariable {
@@ -151,7 +151,7 @@ impl Resource for RefVariable {
     }
 }
 
-/// Container and name under which a node's state lives; no container is the task's default.
+/// Container and name of a node's state; an empty container means the task's default.
 fn names(init: &KernelInit<'_>) -> Result<(Arc<str>, Arc<str>)> {
     let attrs = init.attrs();
     let name = attrs.string("shared_name")?;
@@ -163,7 +163,8 @@ fn ref_variable(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let (container, name) = names(init)?;
     let dtype = init.attrs().dtype("dtype")?;
     let shape = init.attrs().shape("shape")?;
-    // A variable that declares no shape is compared as a scalar until it has a value.
+    // A variable without a declared shape has the shape of a scalar in this check until it is
+    // initialized.
     if shape.rank().is_some() && shape.to_shape().is_none() {
         bail!(InvalidArgument, "Shape {shape} is not fully defined");
     }
@@ -184,7 +185,7 @@ fn ref_variable(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A variable that lives as long as the references to it, with zeroes to begin with.
+/// `TemporaryVariable`: a zero-initialized variable that lives as long as references to it.
 fn temporary_variable(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let name = init.attrs().string("var_name")?;
     let name: Arc<str> = if name.is_empty() { init.node.name.clone() } else { name.into() };
@@ -245,13 +246,13 @@ fn assign(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Gives a variable a new value.
+/// Replaces the value of a variable.
 fn replace(ctx: &KernelContext<'_>, variable: &Variable, value: Tensor) -> Result<()> {
     let (op, step) = (&ctx.node().op.name, ctx.step().step_id());
     ctx.resources().update(variable, op, step, || variable.assign(value))
 }
 
-/// Changes a variable's value in place, on a copy if somebody holds a snapshot.
+/// Changes a variable's value in place; copies it first if a snapshot is held.
 pub(crate) fn change<R>(
     ctx: &KernelContext<'_>,
     variable: &Variable,
@@ -261,7 +262,7 @@ pub(crate) fn change<R>(
     ctx.resources().update(variable, op, step, || variable.update(change))
 }
 
-/// The variable that input `i` is a reference to or a handle of.
+/// The variable of the reference or handle in input `i`.
 pub(crate) fn variable_input(ctx: &KernelContext<'_>, i: usize) -> Result<Arc<Variable>> {
     match ctx.input(i) {
         Ok(_) => ctx.resources().resolve(handle(ctx, i)?),
@@ -269,7 +270,7 @@ pub(crate) fn variable_input(ctx: &KernelContext<'_>, i: usize) -> Result<Arc<Va
     }
 }
 
-/// The variable again, for ops that hand the reference on.
+/// Outputs the reference to the variable.
 pub(crate) fn pass_on(ctx: &mut KernelContext<'_>, variable: Arc<Variable>) -> Result<()> {
     if ctx.num_outputs() == 0 { Ok(()) } else { ctx.set_output_ref(0, variable) }
 }
@@ -324,7 +325,7 @@ fn update_each<T: Number>(
     })
 }
 
-/// The value before it is counted up, until it reaches the limit.
+/// `CountUpTo`: returns the value before the increment; an error at the limit.
 fn count_up_to<T: Number + TryInto<i64> + From<bool>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let limit = init.attrs().int("limit")?;
     AnyKernel::new(move |ctx| {
@@ -346,7 +347,7 @@ fn count_up_to<T: Number + TryInto<i64> + From<bool>>(init: &KernelInit<'_>) -> 
     })
 }
 
-/// The name that asks for a variable without one.
+/// The `shared_name` of anonymous variables.
 const ANONYMOUS: &str = "cd2c89b7-88b7-44c8-ad83-06c2a9158347";
 
 fn var_handle(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -373,7 +374,7 @@ fn var_handle(init: &KernelInit<'_>) -> Result<AnyKernel> {
         };
         let handle = Tensor::from_resources(Shape::scalar(), vec![handle])?;
         if !is_anonymous {
-            // If two steps are the first, both make the same handle.
+            // Concurrent first steps create equal handles.
             let _ = made.set(handle.clone());
         }
         ctx.set_output(0, handle)
@@ -409,7 +410,7 @@ fn read_variable(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Clients look for this sentence to tell that initialisation was forgotten.
+/// Clients search for this text to detect missing initialization.
 fn missing(handle: &ResourceHandle) -> Error {
     let ResourceHandle { container, name, .. } = handle;
     err!(
@@ -443,7 +444,7 @@ fn assign_variable(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The variable that a handle means; the first assignment makes it.
+/// The variable of a handle, created by the first assignment.
 fn find_or_create(
     ctx: &KernelContext<'_>,
     handle: &ResourceHandle,

@@ -1,4 +1,4 @@
-//! Slices of variables at points given by coordinates: gathered without a snapshot, and changed.
+//! Slices of variables at given coordinates: gather without a snapshot, and scatter updates.
 
 use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};

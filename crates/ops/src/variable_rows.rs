@@ -1,7 +1,7 @@
-//! Rows of variables: gathered without a snapshot, and changed by indices.
+//! Rows of variables: gather without a snapshot, and scatter updates.
 //!
-//! Gathers and scatters work under the cell's lock, so that a sparse step costs the rows it touches
-//! and not the table. All indices are checked before the first row changes.
+//! Gathers and scatters hold the variable's lock, so that a sparse step costs only the rows that it
+//! touches. All indices are checked before the first row changes.
 
 use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
@@ -122,8 +122,8 @@ fn gather_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How many leading dimensions are common to the variable and the indices; negative ones count
-/// from the indices' end.
+/// Number of leading dimensions that variable and indices share; negative ones count from the rank
+/// of the indices.
 fn batch_dimensions(batch_dims: i64, indices_rank: usize) -> Result<usize> {
     let rank = indices_rank as i64;
     let counted = if batch_dims < 0 { batch_dims + rank } else { batch_dims };
@@ -135,7 +135,7 @@ fn batch_dimensions(batch_dims: i64, indices_rank: usize) -> Result<usize> {
     Ok(counted as usize)
 }
 
-/// Input `i` as row numbers, each checked to lie below `rows`.
+/// Input `i` as row indices, each checked to be below `rows`.
 pub(crate) fn row_numbers(ctx: &KernelContext<'_>, i: usize, rows: usize) -> Result<Tensor> {
     let indices = ctx.input(i)?;
     let wide = match indices.dtype() {
@@ -189,7 +189,7 @@ fn scatter_update(_: &KernelInit<'_>) -> Result<AnyKernel> {
     )
 }
 
-/// What a scatter op does with the variable, the checked row numbers and the updates.
+/// The change of a scatter op, called with the variable, the checked row indices and the updates.
 type ChangeRows = fn(&KernelContext<'_>, &mut Tensor, &[i64], &Tensor) -> Result<()>;
 
 fn scatter(change_rows: ChangeRows) -> Result<AnyKernel> {
@@ -230,7 +230,7 @@ fn check_scatter(value: &Tensor, indices: &Tensor, updates: &Tensor) -> Result<(
     Ok(())
 }
 
-/// Combines rows of updates, or one scalar, with the rows that `rows` numbers, in their order.
+/// Combines rows of updates, or one scalar, with the rows at `rows`, in their order.
 fn combine_rows<T: Number>(
     ctx: &KernelContext<'_>,
     target: &mut Tensor,
@@ -273,7 +273,7 @@ fn row_len(shape: &Shape) -> usize {
     shape.iter().skip(1).product()
 }
 
-/// Calls `change(position, row)` for every row number, on several threads if the rows are long.
+/// Calls `change(position, row)` for every row index, in parallel if the rows are long.
 fn change_rows<T: Send>(
     ctx: &KernelContext<'_>,
     target: &mut [T],
@@ -292,12 +292,11 @@ fn change_rows<T: Send>(
     })
 }
 
-/// Calls `visit(position, row)` for every row number, all of them below `count`, on several threads
-/// if a row costs much. Calls for the same row come one after the other, on one thread, in the order
-/// of the numbers.
+/// Calls `visit(position, row)` for every row index, all below `count`, in parallel if a row costs
+/// much. Calls for the same row are sequential, on one thread, in the order of the indices.
 ///
-/// Each thread has rows of its own and goes through all numbers, so that a row that occurs twice
-/// changes in the same order whatever the number of threads.
+/// Each thread owns a range of rows and scans all indices, so a row that occurs twice changes in
+/// the same order for any number of threads.
 pub(crate) fn walk_rows(
     ctx: &KernelContext<'_>,
     rows: &[i64],
@@ -305,7 +304,7 @@ pub(crate) fn walk_rows(
     nanoseconds_per_row: f64,
     visit: impl Fn(usize, usize) + Sync,
 ) -> Result<()> {
-    /// Rows for which looking at all numbers once more costs little.
+    /// Cost of a row for which scanning all indices once more is negligible.
     const COSTLY_NANOSECONDS: f64 = 32.0;
     const SHARES_MAX: f64 = 16.0;
     const SHARE_NANOSECONDS: f64 = 40_000.0;
@@ -329,7 +328,7 @@ pub(crate) fn walk_rows(
     })
 }
 
-/// Rows by their numbers; the first `batch_dims` dimensions go along with those of the indices.
+/// Gathers rows; the first `batch_dims` dimensions are shared with the indices.
 fn gather(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let batch_dims = init.attrs().int("batch_dims")?;
     AnyKernel::new(move |ctx| {
@@ -356,7 +355,7 @@ fn gather(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// How gathered rows lie: batches of rows, from each of which several are taken.
+/// Layout of gathered rows: batches of rows, from each of which several are taken.
 struct Rows {
     row_len: usize,
     rows_per_batch: usize,

@@ -18,22 +18,23 @@ pub(crate) type Sizes = [usize; 3];
 /// One spatial dimension of an image and the windows on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Axis {
-    /// Size of the image.
+    /// Input size.
     pub(crate) input: usize,
-    /// Cells of the window.
+    /// Window size.
     pub(crate) window: usize,
-    /// Distance of windows.
+    /// Stride.
     pub(crate) stride: usize,
-    /// Distance of cells within a window.
+    /// Dilation.
     pub(crate) dilation: usize,
-    /// How far the first window begins before the image.
+    /// Padding before the image.
     pub(crate) before: usize,
     /// Number of windows.
     pub(crate) output: usize,
 }
 
 impl Axis {
-    /// The cells of window `output` that lie on the image, and where the first of them does.
+    /// The cells of window `output` that are inside the image, and the position of the first of
+    /// them.
     pub(crate) fn cells(&self, output: usize) -> (Range<usize>, usize) {
         let start = output * self.stride;
         let first = self.before.saturating_sub(start).div_ceil(self.dilation);
@@ -42,7 +43,7 @@ impl Axis {
         (first..end, (start + first * self.dilation).saturating_sub(self.before))
     }
 
-    /// The windows whose cells all lie on the image.
+    /// The windows that are entirely inside the image.
     pub(crate) fn inside(&self) -> Range<usize> {
         let first = self.before.div_ceil(self.stride);
         let reach = (self.window - 1) * self.dilation;
@@ -50,7 +51,7 @@ impl Axis {
         first..starts.div_ceil(self.stride).min(self.output)
     }
 
-    /// The window whose cell `cell` lies on `input`, if there is one.
+    /// The window whose cell `cell` is at position `input`, if there is one.
     pub(crate) fn window_with(&self, input: usize, cell: usize) -> Option<usize> {
         let start = (input + self.before).checked_sub(cell * self.dilation)?;
         (start % self.stride == 0 && start / self.stride < self.output)
@@ -58,18 +59,18 @@ impl Axis {
     }
 }
 
-/// How a border is added to images.
+/// Padding of images.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Padding {
-    /// As many windows as strides fit the image.
+    /// `SAME`: the output size is the input size divided by the stride, rounded up.
     Same,
-    /// None.
+    /// `VALID`: no padding.
     Valid,
-    /// Before and after, for each dimension.
+    /// `EXPLICIT`: before and after, for each dimension.
     Explicit([(usize, usize); 3]),
 }
 
-/// Where batch, space and channels are in a shape.
+/// Data format: positions of batch, space and channels in a shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Format {
     /// Number of spatial dimensions, 2 or 3.
@@ -79,7 +80,7 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// From the attr `data_format`; channels last if there is none.
+    /// The format in the attr `data_format`; channels last if there is none.
     pub(crate) fn from_attrs(attrs: NodeAttrs<'_>, spatial: usize) -> Result<Format> {
         let channels_first = match attrs.get("data_format") {
             None => false,
@@ -92,7 +93,7 @@ impl Format {
         Ok(Format { spatial, channels_first })
     }
 
-    /// As [`Format::from_attrs`], with the number of dimensions from the format's name.
+    /// As [`Format::from_attrs`], with the number of dimensions determined by the format's name.
     pub(crate) fn of_any_rank(attrs: NodeAttrs<'_>) -> Result<Format> {
         let is_volume = attrs.string("data_format")?.contains('D');
         Format::from_attrs(attrs, if is_volume { 3 } else { 2 })
@@ -110,7 +111,7 @@ impl Format {
         if self.channels_first { 2 } else { 1 }
     }
 
-    /// The spatial entries of a list with one entry per dimension; `filler` for those not there.
+    /// The spatial entries of a list with one entry per dimension; `filler` for missing dimensions.
     fn spatial_of<T: Copy>(self, list: &[T], filler: T) -> [T; 3] {
         let mut spatial = [filler; 3];
         let own = &list[self.first_spatial_dim()..][..self.spatial];
@@ -123,7 +124,7 @@ impl Format {
         (shape[0], self.spatial_of(shape, 1), shape[self.channel_dim()])
     }
 
-    /// As [`Format::split`], where not everything is known.
+    /// As [`Format::split`], for partially known shapes.
     pub(crate) fn split_partial(
         self,
         shape: &PartialShape,
@@ -151,7 +152,7 @@ impl Format {
         list
     }
 
-    /// The images with the channels last.
+    /// The images transposed to channels last.
     pub(crate) fn to_channels_last(
         self,
         ctx: &KernelContext<'_>,
@@ -164,7 +165,7 @@ impl Format {
         permuted(ctx, &images, &axes)
     }
 
-    /// Images that have the channels last as this format has them.
+    /// Transposes channels-last images to this format.
     pub(crate) fn restore(self, ctx: &KernelContext<'_>, images: Tensor) -> Result<Tensor> {
         if !self.channels_first {
             return Ok(images);
@@ -174,13 +175,13 @@ impl Format {
         permuted(ctx, &images, &axes)
     }
 
-    /// The sizes that images of this shape have with the channels last.
+    /// The sizes of images of this shape after transposition to channels last.
     pub(crate) fn channels_last(self) -> Format {
         Format { channels_first: false, ..self }
     }
 }
 
-/// A copy whose dimension `i` is the tensor's dimension `axes[i]`.
+/// A transposed copy whose dimension `i` is the tensor's dimension `axes[i]`.
 pub(crate) fn permuted(ctx: &KernelContext<'_>, tensor: &Tensor, axes: &[usize]) -> Result<Tensor> {
     let dims: SmallVec<[usize; 5]> = axes.iter().map(|&a| tensor.shape()[a]).collect();
     let from = strides(tensor.shape());
@@ -190,25 +191,26 @@ pub(crate) fn permuted(ctx: &KernelContext<'_>, tensor: &Tensor, axes: &[usize])
     Ok(out)
 }
 
-/// The attrs that say how windows slide.
+/// The attrs of sliding windows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sliding {
     pub(crate) format: Format,
     pub(crate) strides: Sizes,
     pub(crate) dilations: Sizes,
     pub(crate) padding: Padding,
-    /// Whether batch or channels have a stride or a dilation, which no kernel takes.
+    /// Whether batch or channels have a stride or a dilation, which no kernel supports.
     slides_elsewhere: bool,
 }
 
 impl Sliding {
-    /// From the attrs `strides`, `padding`, and `dilations` and `explicit_paddings` where there are.
+    /// From the attrs `strides` and `padding`, and `dilations` and `explicit_paddings` if they
+    /// exist.
     pub(crate) fn from_attrs(attrs: NodeAttrs<'_>, spatial: usize) -> Result<Sliding> {
         let format = Format::from_attrs(attrs, spatial)?;
         Self::with_strides(attrs, format, attrs.ints("strides")?)
     }
 
-    /// As [`Sliding::from_attrs`], with strides from elsewhere.
+    /// As [`Sliding::from_attrs`], with the given strides.
     pub(crate) fn with_strides(
         attrs: NodeAttrs<'_>,
         format: Format,
@@ -237,8 +239,8 @@ impl Sliding {
         Ok(Sliding { format, strides, dilations, padding, slides_elsewhere })
     }
 
-    /// From sizes that were read elsewhere, for images with the channels last. Where there are two
-    /// spatial dimensions the first size is 1.
+    /// From the given sizes, for channels-last images. With two spatial dimensions the first size
+    /// is 1.
     pub(crate) fn over_space(
         spatial: usize,
         strides: Sizes,
@@ -249,7 +251,7 @@ impl Sliding {
         Sliding { format, strides, dilations, padding, slides_elsewhere: false }
     }
 
-    /// Refuses strides and dilations of batch and channels.
+    /// Rejects strides and dilations of batch and channels.
     pub(crate) fn check(self) -> Result<Sliding> {
         ensure!(
             !self.slides_elsewhere,
@@ -304,7 +306,7 @@ impl Sliding {
         ])
     }
 
-    /// The sizes of the output as far as those of image and window tell.
+    /// The output sizes as far as those of image and window are known.
     pub(crate) fn partial_output(
         &self,
         input: [Option<usize>; 3],
@@ -312,7 +314,7 @@ impl Sliding {
     ) -> Result<[Option<usize>; 3]> {
         let mut output = [None; 3];
         for (i, output) in output.iter_mut().enumerate() {
-            // The count of windows of a kind that fills the image needs no window size.
+            // With `SAME` padding the number of windows does not depend on the window size.
             let window =
                 if self.padding == Padding::Same { window[i].or(Some(1)) } else { window[i] };
             if let (Some(input), Some(window)) = (input[i], window) {
@@ -323,7 +325,7 @@ impl Sliding {
     }
 }
 
-/// The spatial entries, and whether another one is not 1.
+/// The spatial entries, and whether another entry is not 1.
 fn positive(format: Format, list: &[i64], name: &str) -> Result<(Sizes, bool)> {
     ensure!(
         list.len() == format.rank(),
@@ -368,44 +370,45 @@ fn explicit_paddings(format: Format, list: &[i64]) -> Result<[(usize, usize); 3]
     Ok(format.spatial_of(&pairs, (0, 0)))
 }
 
-/// A cell of a window: its number, and how many pixels it lies after the first cell on the image.
+/// A cell of a window: its index, and its distance in pixels from the first cell that is inside the
+/// image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) index: usize,
     pub(crate) pixel: usize,
 }
 
-/// Neighbouring windows of a row that have the same cells on the image.
+/// Adjacent windows of a row with the same cells inside the image.
 #[derive(Debug)]
 pub(crate) struct Run<'a> {
-    /// How many windows these are.
+    /// Number of windows.
     pub(crate) windows: usize,
-    /// The cells of each that lie on the image.
+    /// The cells of each window that are inside the image.
     pub(crate) cells: &'a [Cell],
-    /// The pixel of the batch that the first window's first cell lies on.
+    /// The pixel of the batch at the first window's first cell.
     pub(crate) first: usize,
-    /// How many pixels further those of each next window do.
+    /// Distance in pixels between windows.
     pub(crate) stride: usize,
 }
 
-/// Windows on images with the channels last.
+/// Windows on channels-last images.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
     pub(crate) axes: [Axis; 3],
 }
 
 impl Grid {
-    /// Pixels of an image.
+    /// Pixels per image.
     pub(crate) fn input_pixels(&self) -> usize {
         self.axes.iter().map(|a| a.input).product()
     }
 
-    /// Windows on an image.
+    /// Windows per image.
     pub(crate) fn output_pixels(&self) -> usize {
         self.axes.iter().map(|a| a.output).product()
     }
 
-    /// Cells of a window; of one that is larger than any tensor, a number as large.
+    /// Cells per window; saturates.
     pub(crate) fn cells(&self) -> usize {
         self.axes.iter().fold(1, |cells: usize, a| cells.saturating_mul(a.window))
     }
@@ -421,14 +424,14 @@ impl Grid {
         [index / (rows * columns), index / columns % rows, index % columns]
     }
 
-    /// Whether all cells of window `index` lie on the image.
+    /// Whether all cells of window `index` are inside the image.
     pub(crate) fn is_inside(&self, index: usize) -> bool {
         let at = self.position(index);
         self.axes.iter().zip(at).all(|(axis, at)| axis.inside().contains(&at))
     }
 
-    /// Cuts the windows from `first` on, counted through the batch, into runs: `out` has a row of
-    /// `row_len` for each of them, and `work` gets those of a run.
+    /// Divides the windows from `first` on, counted over the batch, into runs: `out` has a row of
+    /// `row_len` for each window, and `work` is called with the rows of each run.
     pub(crate) fn for_each_run<A>(
         &self,
         first: usize,
@@ -464,9 +467,9 @@ impl Grid {
         }
     }
 
-    /// Calls `visit(cell, pixel, count)` for the cells of window `index` that lie on the image, row
-    /// by row: cells `cell..` lie on `count` pixels from `pixel`, each as far from the next as the
-    /// last dimension's dilation says.
+    /// Calls `visit(cell, pixel, count)` for the cells of window `index` that are inside the image,
+    /// row by row: cells `cell..` are at `count` pixels from `pixel` on, at the distance of the
+    /// last dimension's dilation.
     pub(crate) fn visit_rows(&self, index: usize, mut visit: impl FnMut(usize, usize, usize)) {
         let at = self.position(index);
         let [depth, row, column] = self.axes;
@@ -492,7 +495,7 @@ impl Grid {
 mod tests {
     use super::*;
 
-    /// Every cell of every window, against the definition.
+    /// Compares every cell of every window with the definition.
     #[test]
     fn cells_lie_where_they_should() {
         for (input, window, stride, dilation, before, output) in [
@@ -522,7 +525,7 @@ mod tests {
         }
     }
 
-    /// Runs list every cell of every window once, in whichever pieces the windows come.
+    /// Runs list every cell of every window once, for any division of the windows.
     #[test]
     fn runs_cover_all_windows() {
         let same = |input: usize, window, stride, dilation| Axis {

@@ -1,7 +1,8 @@
-//! Every gradient function, checked three times: against the gradient that TensorFlow recorded,
-//! against the slope of the op itself, and the gradient of the gradient against the gradient's slope.
+//! Checks of every gradient function: against the gradient that TensorFlow recorded, against finite
+//! differences of the op, and the gradient of the gradient against finite differences of the
+//! gradient.
 //!
-//! `GOLDEN=Mul cargo test -p thalweg-ops --test gradients` looks at the cases of one op.
+//! `GOLDEN=Mul cargo test -p thalweg-ops --test gradients` checks the cases of one op.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 #[path = "support/cases.rs"]
@@ -19,7 +20,7 @@ use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_proto as pb;
 use thalweg_tensor::*;
 
-/// Ops whose gradient is not their slope, and why.
+/// Ops whose gradient is not the derivative, and why.
 const NOT_THE_SLOPE: &[(&str, &str)] = &[
     ("Cholesky", "both triangles of the matrix get half, though one is read"),
     ("TensorScatterUpdate", "of updates of one element all get its adjoint, the last one wins"),
@@ -38,8 +39,8 @@ const NOT_THE_SLOPE: &[(&str, &str)] = &[
     ("ImageProjectiveTransformV3", "as ImageProjectiveTransformV2"),
 ];
 
-/// Ops whose gradient TensorFlow does not conjugate where it should, or of whose complex values it
-/// takes the angle to be constant.
+/// Ops whose gradient TensorFlow does not conjugate where it should, or for whose complex values it
+/// treats the argument as constant.
 const NOT_THE_SLOPE_OF_COMPLEX: &[&str] = &[
     "Cumprod",
     "EuclideanNorm",
@@ -51,7 +52,7 @@ const NOT_THE_SLOPE_OF_COMPLEX: &[&str] = &[
     "Xlogy",
 ];
 
-/// Ops whose gradient is their slope, but whose gradient's gradient is not the gradient's slope.
+/// Ops whose gradient is the derivative, but whose second gradient is not the second derivative.
 const NOT_THE_SECOND_SLOPE: &[(&str, &str)] = &[
     ("TensorArrayWriteV3", "an array of gradients has no gradients, in TensorFlow neither"),
     ("TensorArrayReadV3", "as TensorArrayWriteV3"),
@@ -66,11 +67,12 @@ const NOT_THE_SECOND_SLOPE: &[(&str, &str)] = &[
     ),
 ];
 
-/// Ops whose derivative may be NaN by what makes no difference to the gradient; it is in TensorFlow.
+/// Ops whose derivative may be NaN because of elements that do not affect the gradient, as in
+/// TensorFlow.
 const NAN_BY_THE_IRRELEVANT: &[(&str, &str)] =
     &[("CumulativeLogsumexp", "an exclusive sum begins with the logarithm of zero")];
 
-/// Ops that gradients consist of and that TensorFlow cannot differentiate either.
+/// Ops in gradients that TensorFlow cannot differentiate either.
 const UNDIFFERENTIABLE: &[&str] = &[
     "IgammaGradA",
     "LRNGrad",
@@ -88,7 +90,7 @@ const UNDIFFERENTIABLE: &[&str] = &[
     "SparseSegmentSumGradV2",
 ];
 
-/// Ops whose gradient has no gradient, in TensorFlow neither.
+/// Ops whose gradient has no gradient, as in TensorFlow.
 const ONCE_ONLY: &[&str] = &[
     "Dilation2D",
     "FractionalAvgPool",
@@ -98,7 +100,7 @@ const ONCE_ONLY: &[&str] = &[
     "SparseSlice",
 ];
 
-/// Ops that cannot be computed with 64-bit floats alone, and why.
+/// Ops that cannot be computed with 64-bit floats only, and why.
 const ONLY_32_BITS: &[(&str, &str)] = &[
     ("CropAndResize", "boxes are float"),
     ("FakeQuantWithMinMaxArgs", "inputs are float"),
@@ -120,29 +122,29 @@ const ONLY_32_BITS: &[(&str, &str)] = &[
     ("SparseMatMul", "inputs are at most float"),
 ];
 
-/// Elements of each input whose slope is measured.
+/// Elements of each input that are compared with finite differences.
 const PROBES: usize = 12;
 
-/// Elements of each input whose second derivative is measured.
+/// Elements of each input whose second derivative is compared.
 const SECOND_ORDER_PROBES: usize = 3;
 
-/// All definitions, parsed once for all cases.
+/// All op definitions, shared by all cases.
 static OPS: LazyLock<Arc<OpRegistry>> = LazyLock::new(|| op_registry(FAMILIES).unwrap());
 
 static KERNELS: LazyLock<Arc<KernelRegistry>> = LazyLock::new(|| kernel_registry(FAMILIES));
 
-/// How an error begins to say that an op has no gradient function.
+/// Beginning of the error for an op without a gradient function.
 const NO_GRADIENT: &str = "no gradient is defined for";
 
-/// How an error says that an op, or a gradient function, wants no gradient.
+/// Text of the error of an op, or a gradient function, that prevents differentiation.
 const PREVENTED: &str = "Gradient explicitly disabled";
 
-/// A case's forward graph with our own gradients added.
+/// The forward graph of a case with our gradients added.
 struct Differentiated {
     scope: Scope,
-    /// Inputs, and the adjoints that our gradient functions give them.
+    /// Inputs, and their adjoints by our gradient functions.
     xs: Vec<(Output, Output)>,
-    /// Outputs, and the adjoints that the case gives them.
+    /// Outputs, and their adjoints in the case.
     ys: Vec<(Output, Output)>,
 }
 
@@ -151,13 +153,13 @@ impl Differentiated {
         Interpreter::new(self.scope.to_graph(), KERNELS.clone())
     }
 
-    /// The names of both halves of a list of pairs.
+    /// The names of both components of a list of pairs.
     fn names(&self, pairs: &[(Output, Output)]) -> (Vec<String>, Vec<String>) {
         pairs.iter().map(|&(a, b)| (self.scope.name_of(a), self.scope.name_of(b))).unzip()
     }
 }
 
-/// Differentiates a case's forward graph; `None` if an op on the way has no gradient function yet.
+/// Differentiates the forward graph of a case; `None` if an op on a path has no gradient function.
 fn differentiate(case: &Json, def: pb::GraphDef) -> Result<Option<Differentiated>> {
     let (forward, seeds) = forward_part(def);
     let mut scope = Scope::of(Graph::from_def(OPS.clone(), forward)?);
@@ -204,7 +206,7 @@ fn forward_part(def: pb::GraphDef) -> (pb::GraphDef, Vec<String>) {
     (forward, seeds)
 }
 
-/// The part of a graph that these nodes depend on.
+/// The subgraph that these nodes depend on.
 fn ancestors<'a>(mut def: pb::GraphDef, of: impl Iterator<Item = &'a str>) -> pb::GraphDef {
     let mut wanted: HashSet<String> = HashSet::new();
     let mut stack: Vec<String> = of.map(str::to_owned).collect();
@@ -219,20 +221,20 @@ fn ancestors<'a>(mut def: pb::GraphDef, of: impl Iterator<Item = &'a str>) -> pb
     def
 }
 
-/// What a check found in a case that it did not fail.
+/// Result of a check that did not fail.
 enum Checked {
     /// It compared this many numbers.
     Compared(usize),
-    /// It had nothing to compare.
+    /// It had nothing to compare, for this reason.
     NotComparable(&'static str),
-    /// An op on the way has no gradient function.
+    /// An op on a path has no gradient function.
     NoGradient,
 }
 
 use Checked::{Compared, NoGradient, NotComparable};
 
-/// Applies `check` to the recorded gradients. Fails if a case fails, if an op outside `without` has no
-/// gradient function, or if no number of an op is compared and its cases do not say why.
+/// Applies `check` to the recorded gradients. Fails if a case fails, if an op outside of `without`
+/// has no gradient function, or if no number of an op is compared and its cases do not say why.
 fn for_each_case(what: &str, without: &[&str], mut check: impl FnMut(&Json) -> Result<Checked>) {
     let filter = std::env::var("GOLDEN").ok();
     let (mut passed, mut failures) = (0, Vec::new());
@@ -294,7 +296,7 @@ fn recorded_gradients_of_unknown_shapes() {
     });
 }
 
-/// Makes a constant a placeholder, of whose shape and value nothing is known.
+/// Replaces a constant by a placeholder of unknown shape, whose value is fed.
 fn erase(node: &mut pb::NodeDef, feeds: &mut HashMap<String, Tensor>) -> Result<()> {
     if node.op != "Const" {
         return Ok(());
@@ -314,7 +316,7 @@ fn slopes() {
         if is_listed(NOT_THE_SLOPE, case) || !has_slope(case) {
             return Ok(NotComparable("the gradient is not the slope, or there is none"));
         }
-        // Measured with 64 bits where the op has them.
+        // Finite differences use 64-bit floats if the op supports them.
         match widened(case)? {
             Some(precise) => check_slopes(case, precise, 1e-6, 1e-4),
             None => check_slopes(case, cases::graph_of(case), 1e-2, 5e-2),
@@ -322,8 +324,8 @@ fn slopes() {
     });
 }
 
-/// Compares the adjoints with differences of the outputs, weighted by their adjoints; returns how
-/// many adjoints were compared.
+/// Compares the adjoints with finite differences of the outputs, weighted by their adjoints;
+/// returns the number of adjoints compared.
 fn check_slopes(case: &Json, def: pb::GraphDef, step: f64, tolerance: f64) -> Result<Checked> {
     let Some(d) = differentiate(case, def)? else { return Ok(NoGradient) };
     let mut interpreter = d.interpreter();
@@ -343,7 +345,7 @@ fn check_slopes(case: &Json, def: pb::GraphDef, step: f64, tolerance: f64) -> Re
             let slope = sum.difference(&above, &below) / (2.0 * step);
             let (got, far) = (adjoint[i], (adjoint[i] - slope).abs());
             let is_near = far <= tolerance * (1.0 + slope.abs());
-            // Outside the op's domain formulas of gradients may have values nonetheless.
+            // Gradient formulas may have values outside of the op's domain.
             let is_defined = slope.is_finite() && (is_near || !has_nan(&above));
             let close = is_near || !is_defined;
             ensure!(close, Unknown, "{x}[{i}]: the gradient is {got}, the slope {slope}");
@@ -356,13 +358,13 @@ fn check_slopes(case: &Json, def: pb::GraphDef, step: f64, tolerance: f64) -> Re
 #[test]
 fn second_derivatives() {
     for_each_case("second order", ONCE_ONLY, |case| {
-        // The gradient of Prod is made of Cumprod.
+        // The gradient of Prod contains Cumprod.
         let is_prod = case["op"] == "Prod" && is_complex(case);
         if is_listed(NOT_THE_SECOND_SLOPE, case) || !has_slope(case) || is_prod {
             return Ok(NotComparable("the gradient's gradient is not its slope, or there is none"));
         }
         let may_be_nan = is_listed(NAN_BY_THE_IRRELEVANT, case);
-        // Second differences need 64 bits.
+        // Second differences need 64-bit floats.
         let Some(precise) = widened(case)? else { return Ok(NotComparable("it has 32 bits")) };
         match differentiate(case, precise)? {
             Some(d) => check_second_derivatives(d, may_be_nan),
@@ -371,8 +373,8 @@ fn second_derivatives() {
     });
 }
 
-/// Differentiates a weighted sum of the adjoints, and compares that with differences of the sum;
-/// returns how many derivatives were compared.
+/// Differentiates a weighted sum of the adjoints, and compares the result with finite differences
+/// of the sum; returns the number of derivatives compared.
 fn check_second_derivatives(mut d: Differentiated, may_be_nan: bool) -> Result<Checked> {
     const STEP: f64 = 1e-5;
     let (_, adjoints) = d.names(&d.xs);
@@ -384,7 +386,7 @@ fn check_second_derivatives(mut d: Differentiated, may_be_nan: bool) -> Result<C
     let grad_ys: Vec<Option<Output>> =
         weights.iter().map(|w| d.scope.constant(w).map(Some)).collect::<Result<_>>()?;
     let ys: Vec<Output> = d.xs.iter().map(|&(_, adjoint)| adjoint).collect();
-    // The adjoints depend on the inputs, and on the adjoints of the outputs.
+    // The adjoints depend on the inputs and on the adjoints of the outputs.
     let xs: Vec<Output> = d.xs.iter().map(|&(x, _)| x).chain(d.ys.iter().map(|y| y.1)).collect();
     let options = GradientOptions { grad_ys: &grad_ys, ..Default::default() };
     let second = match gradients(&mut d.scope, &ys, &xs, &options) {
@@ -416,7 +418,7 @@ fn check_second_derivatives(mut d: Differentiated, may_be_nan: bool) -> Result<C
             let slope = sum.difference(&above, &below) / (2.0 * STEP);
             let bend = sum.difference(&above, &here) / STEP - slope;
             let (got, tolerance) = (second[i], 1e-4 * (1.0 + slope.abs()));
-            // Where the gradient jumps or has an edge it has no slope.
+            // At a discontinuity or kink the gradient has no derivative.
             let is_near = (got - slope).abs() <= tolerance;
             let is_defined = slope.is_finite() && (is_near || !has_nan(&above));
             let is_smooth = is_defined && bend.abs() < 0.1 * (1.0 + slope.abs());
@@ -437,7 +439,7 @@ fn is_complex(case: &Json) -> bool {
     case["dtype"].as_str().is_some_and(|dtype| dtype.starts_with("complex"))
 }
 
-/// Whether the op is smooth where the case looks at it: no edges, poles, ties or draws.
+/// Whether the op is smooth at the inputs of the case: no kinks, poles, ties or random numbers.
 fn has_slope(case: &Json) -> bool {
     let is_listed = NOT_THE_SLOPE_OF_COMPLEX.iter().any(|op| case["op"] == *op);
     case["smooth"] != false && !(is_listed && is_complex(case))
@@ -447,7 +449,7 @@ fn is_without_gradient(error: &Error, op: &str) -> bool {
     error.message().ends_with(&format!("{NO_GRADIENT} {op}"))
 }
 
-/// A sum of a graph's tensors, each element with a weight.
+/// A weighted sum of the elements of a graph's tensors.
 struct WeightedSum {
     interpreter: Interpreter,
     of: Vec<String>,
@@ -455,7 +457,7 @@ struct WeightedSum {
 }
 
 impl WeightedSum {
-    /// `None` if there is something among the weights that is not a number.
+    /// `None` if a weight is not finite.
     fn new(
         interpreter: Interpreter,
         of: Vec<String>,
@@ -465,7 +467,8 @@ impl WeightedSum {
         Ok(weights.map(|weights| WeightedSum { interpreter, of, weights }))
     }
 
-    /// The terms of the sum, without their weights, with element `i` of `x` moved from `value`.
+    /// The terms of the sum without their weights, with element `i` of `x` changed from `value` by
+    /// `by`.
     fn at(&mut self, x: &str, value: &Tensor, i: usize, by: f64) -> Result<Vec<Vec<f64>>> {
         let feeds = HashMap::from([(x.to_owned(), moved(value, i, by)?)]);
         let tensors = self.interpreter.run(&feeds, &self.of, &[])?;
@@ -477,8 +480,8 @@ impl WeightedSum {
         Ok(terms)
     }
 
-    /// The sum at `a` minus the sum at `b`. Terms are subtracted first: one that does not change, as
-    /// the lowest number of an empty segment or the NaN of another element, must not swallow the
+    /// The sum at `a` minus the sum at `b`. Terms are subtracted first: a large constant term, such
+    /// as the lowest number of an empty segment, or the NaN of another element, must not absorb the
     /// others.
     fn difference(&self, a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
         let terms = a.iter().flatten().zip(b.iter().flatten()).zip(self.weights.iter().flatten());
@@ -488,17 +491,18 @@ impl WeightedSum {
     }
 }
 
-/// Whether a term is not a number: the op is not defined for some input.
+/// Whether a term is NaN: the op is undefined for some input.
 fn has_nan(terms: &[Vec<f64>]) -> bool {
     terms.iter().flatten().any(|term| term.is_nan())
 }
 
-/// A few indices below `len`, evenly spread.
+/// `count` evenly spaced indices below `len`.
 fn probes(len: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..len).step_by(len.div_ceil(count).max(1))
 }
 
-/// Weights for a tensor's elements, neither equal nor in order; `None` if it has not 64 bits.
+/// Distinct weights in irregular order for a tensor's elements; `None` if its dtype does not have
+/// 64 bits.
 fn weights_like(tensor: &Tensor) -> Result<Option<Tensor>> {
     let mut weights = tensor.deep_copy(None)?;
     let numbers = (1..).map(|i| (f64::from(i) * 0.618_034).fract() + 0.25);
@@ -517,8 +521,8 @@ fn fill<T>(slice: &mut [T], values: impl Iterator<Item = T>) {
     slice.iter_mut().zip(values).for_each(|(to, from)| *to = from);
 }
 
-/// The elements of a tensor of floats, complex ones as pairs. How a sum changes with the parts of
-/// a complex number is what the parts of its adjoint say.
+/// The elements of a float tensor, complex ones as pairs. The derivatives by the real and imaginary
+/// parts are the parts of the adjoint.
 fn numbers(t: &Tensor) -> Result<Option<Vec<f64>>> {
     Ok(match t.dtype() {
         DType::Float | DType::Double | DType::Complex64 | DType::Complex128 => cases::numbers(t)?,
@@ -526,7 +530,7 @@ fn numbers(t: &Tensor) -> Result<Option<Vec<f64>>> {
     })
 }
 
-/// The tensor with element `i` of [`numbers`] moved.
+/// The tensor with element `i` of [`numbers`] changed by `by`.
 fn moved(t: &Tensor, i: usize, by: f64) -> Result<Tensor> {
     let mut t = t.deep_copy(None)?;
     match t.dtype() {
@@ -548,7 +552,7 @@ fn moved(t: &Tensor, i: usize, by: f64) -> Result<Tensor> {
     Ok(t)
 }
 
-/// The type of the same kind with 64 bits.
+/// The 64-bit dtype of the same kind.
 fn wide(dtype: i32) -> i32 {
     match DType::from_proto(dtype) {
         Ok(DType::Float) => DType::Double.to_proto(),
@@ -557,8 +561,8 @@ fn wide(dtype: i32) -> i32 {
     }
 }
 
-/// The case's graph with every float a double; `None` if an op of it has no 64 bits, which must be
-/// one of [`ONLY_32_BITS`].
+/// The case's graph with double in place of float; `None` if an op has no 64-bit kernel, which must
+/// be one of [`ONLY_32_BITS`].
 fn widened(case: &Json) -> Result<Option<pb::GraphDef>> {
     let narrow = cases::graph_of(case);
     let def = with_doubles(narrow.clone());
@@ -570,7 +574,7 @@ fn widened(case: &Json) -> Result<Option<pb::GraphDef>> {
         let computed = graph.nodes().iter().filter(|node| !is_structural(&node.op.name));
         for node in computed {
             KERNELS.find(node, "CPU")?;
-            // The flow of a TensorArray is a float that holds no number.
+            // The flow of a TensorArray is a float without a numeric meaning.
             let has_flow = node.op.name.starts_with("TensorArray");
             let is_narrow = |o: &OutputInfo| matches!(o.dtype, DType::Float | DType::Complex64);
             let narrow = node.outputs.iter().find(|o| is_narrow(o));

@@ -1,4 +1,4 @@
-//! Every definition here takes its interface from those of TensorFlow 2.21.
+//! Every definition has the interface of the op in TensorFlow 2.21.
 
 use thalweg_graph::{OpRegistry, TENSORFLOW_INTERFACES};
 use thalweg_ops::{FAMILIES, op_registry};

@@ -1,4 +1,4 @@
-//! Variables over several steps: names, refusals, and what a snapshot sees.
+//! Variables over several steps: names, errors, and snapshots.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ use thalweg_graph::{Endpoint, Graph, IntoAttr, NewNode, NodeId};
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_tensor::*;
 
-/// A graph that grows by one node a call.
+/// A graph to which each call adds one node.
 struct Builder(Graph);
 
 impl Builder {
@@ -253,7 +253,7 @@ fn optimizers() {
     let error = target(&mut i, "descend", &[ones(), ("rate", floats(&[0.5]))]).unwrap_err();
     assert!(error.message().contains("alpha is not a scalar: [1]"), "{error}");
 
-    // Row 1 occurs twice, and its accumulator grows from the first to the second: 4, then 9.
+    // Row 1 occurs twice, so its accumulator grows from 4 to 9 between the updates.
     target(&mut i, "set", &[table(&[0.0; 6])]).unwrap();
     target(&mut i, "set_accum", &[table(&[0.0; 6])]).unwrap();
     let gradient = table(&[2.0, 2.0, 5f32.sqrt(), 5f32.sqrt()]);

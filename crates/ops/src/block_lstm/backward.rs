@@ -1,4 +1,4 @@
-//! `BlockLSTMGrad`: backpropagation through all time steps of a sequence.
+//! `BlockLSTMGrad`: backpropagation through time.
 
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
 use thalweg_tensor::{DType, Result, Shape, Tensor, ensure};
@@ -13,7 +13,7 @@ use crate::product::{Packed, multiply};
 use crate::reduce::{Layout, fold};
 use crate::split::Disjoint;
 
-/// Nanoseconds for a unit at one step.
+/// Nanoseconds per unit and step.
 const UNIT_COST: f64 = 2.0;
 
 pub(super) fn backward<T: Widen<Wide = f32>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -32,7 +32,7 @@ pub(super) fn backward<T: Widen<Wide = f32>>(init: &KernelInit<'_>) -> Result<An
     })
 }
 
-/// The inputs that only the gradient has: one number for each unit, member of the batch and step.
+/// Checks the inputs that only the gradient op has, of shape `[time, batch, units]`.
 fn check_sequences(ctx: &KernelContext<'_>, sizes: Sizes) -> Result<()> {
     let expected = sizes.sequence()?;
     for i in 9..ctx.num_inputs() {
@@ -87,7 +87,8 @@ impl<'a> Backward<'a> {
         Ok(vec![x, cells, output, weights, enter, forget, show, bias])
     }
 
-    /// Fills the gates' adjoints, step by step; leaves those of the first cells and outputs.
+    /// Computes the adjoints of the gates, step by step in reverse; `cells` and `output` are left
+    /// with the adjoints of the initial state.
     fn steps(&self, gates: &mut [f32], cells: &mut [f32], output: &mut [f32]) -> Result<()> {
         let Sizes { batch, inputs, units, .. } = self.sizes;
         let width = GATES * units;
@@ -120,7 +121,7 @@ impl<'a> Backward<'a> {
         Ok(())
     }
 
-    /// Of the weights by which gates see cells.
+    /// Adjoints of the peephole weights.
     fn of_peepholes(&self, gates: &[f32], adjoints: &mut [Tensor; 3]) -> Result<()> {
         let Sizes { batch, units, .. } = self.sizes;
         let order = self.settings.order;
@@ -134,7 +135,7 @@ impl<'a> Backward<'a> {
         Ok(())
     }
 
-    /// Of the inputs: one product for all steps.
+    /// Adjoint of the inputs: one product for all steps.
     fn of_inputs(&self, gates: &[f32]) -> Result<Tensor> {
         let Sizes { steps, taken, batch, inputs, units } = self.sizes;
         let width = GATES * units;
@@ -148,7 +149,8 @@ impl<'a> Backward<'a> {
         Ok(out)
     }
 
-    /// Of the weights: a product for those of the inputs and one for those of the outputs before.
+    /// Adjoint of the weights: a product for the rows of the inputs and one for the rows of the
+    /// previous outputs.
     fn of_weights(&self, gates: &[f32]) -> Result<Tensor> {
         let Sizes { taken, batch, inputs, units, .. } = self.sizes;
         let (width, count) = (GATES * units, taken * batch);
@@ -158,7 +160,7 @@ impl<'a> Backward<'a> {
         let gates = rows(gates, count, width)?;
         let x = view(self.input(1)?, (inputs, count), (1, inputs))?;
         multiply(self.ctx, x, gates, rows_mut(of_input, inputs, width)?, Write::Overwrite)?;
-        // The outputs that each step saw: the first ones, then those of all steps but the last.
+        // The previous output at each step: the initial one, then those of all steps but the last.
         let mut seen = self.ctx.allocate(DType::Float, Shape::new(&[count, units])?)?;
         let past = seen.as_mut_slice::<f32>()?;
         let (first, later) = past.split_at_mut((batch * units).min(count * units));
@@ -170,7 +172,7 @@ impl<'a> Backward<'a> {
     }
 }
 
-/// What the forward pass kept of a step, and the adjoints that it gets.
+/// The forward pass's values at the steps, and the adjoints of its outputs.
 struct Steps<'a> {
     kept: Seen<'a>,
     units: usize,
@@ -198,7 +200,7 @@ impl<'a> Steps<'a> {
         Ok(Steps { kept, units: pass.sizes.units })
     }
 
-    /// The part of one member of the batch.
+    /// The values of one sample.
     fn row(&self, row: usize) -> Seen<'a> {
         let cut = |x: &'a [f32]| &x[row * self.units..(row + 1) * self.units];
         Seen {

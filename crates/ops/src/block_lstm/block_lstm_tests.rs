@@ -1,4 +1,5 @@
-//! Steps written out one by one, slopes by small differences, and sizes that do not fit.
+//! Compares with steps computed one by one, gradients with finite differences, and checks sizes
+//! that do not match.
 
 use thalweg_tensor::{Code, DType, Result, Shape, Tensor};
 
@@ -48,7 +49,7 @@ fn values(tensor: &Tensor) -> Vec<f64> {
     tensor.as_slice::<f32>().unwrap().iter().map(|&x| f64::from(x)).collect()
 }
 
-/// Outputs and cells of all steps, in double precision.
+/// Reference outputs and cells of all steps, in double precision.
 fn written_out(inputs: &[Tensor], peepholes: bool) -> (Vec<f64>, Vec<f64>) {
     let [steps, batch, width, units] = SIZES;
     let v: Vec<Vec<f64>> = inputs.iter().map(values).collect();
@@ -96,7 +97,7 @@ fn steps_follow_each_other() {
                 assert!((x - y).abs() < 1e-5, "{x} {y}");
             }
         }
-        // What is not taken is zero, what is taken the same.
+        // Steps beyond `seq_len_max` are zero, the others are equal.
         let short = forward(2, &inputs, peepholes).unwrap();
         let len = 2 * SIZES[1] * SIZES[3];
         assert_eq!(values(&short[6])[..len], values(&got[6])[..len]);
@@ -104,13 +105,13 @@ fn steps_follow_each_other() {
     }
 }
 
-/// The first op has its gates in another order, adds to those of forgetting, and limits cells.
+/// `BlockLSTM` has another gate order than `BlockLSTMV2`, adds a forget bias, and clips cells.
 #[test]
 fn the_first_op_is_the_second_in_another_order() {
     let units = SIZES[3];
     let inputs = inputs();
     let expected = forward(3, &inputs, false).unwrap();
-    // Columns of the second op: enter, forget, candidate, show.
+    // Gate order of `BlockLSTMV2`: input, forget, candidate, output.
     let columns = |row: &[f32], forget_bias: f32| -> Vec<f32> {
         let part = |gate: usize| row[gate * units..(gate + 1) * units].to_vec();
         let forget = part(1).iter().map(|x| x + forget_bias).collect();
@@ -141,7 +142,7 @@ fn the_first_op_is_the_second_in_another_order() {
     assert!(values(&first(0.25)[1]).iter().all(|x| x.abs() <= 0.25));
 }
 
-/// The sum of outputs and cells, each weighed by its place.
+/// The sum of outputs and cells with position-dependent weights.
 fn weighed(inputs: &[Tensor], peepholes: bool) -> f64 {
     let (outputs, cells) = written_out(inputs, peepholes);
     let weigh = |x: &[f64]| x.iter().zip(1..).map(|(x, i)| x * f64::from(i) / 7.0).sum::<f64>();
@@ -220,7 +221,7 @@ fn sizes_must_fit() {
         let refused = forward(3, &inputs, false).unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "input {i}: {dims:?}");
     }
-    // Nothing at all is a sequence too.
+    // A sequence of length zero is valid.
     let mut empty = good;
     empty[0] = numbers(1, &[0, 2, 3]);
     assert_eq!(forward(0, &empty, false).unwrap()[6].shape().dims(), [0, 2, 4]);

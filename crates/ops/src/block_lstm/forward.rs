@@ -11,9 +11,9 @@ use crate::math::widen::Widen;
 use crate::product::{Packed, multiply};
 use crate::split::{Disjoint, for_each_rows};
 
-/// Nanoseconds for a unit at one step.
+/// Nanoseconds per unit and step.
 const UNIT_COST: f64 = 4.0;
-/// What is kept of a step: gates, cells, outputs.
+/// Outputs per step: gates, cells, outputs.
 const KEPT: usize = 7;
 
 pub(super) fn forward<T: Widen<Wide = f32>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -43,7 +43,7 @@ fn run<T: Widen<Wide = f32>>(
     let mut slices = Vec::with_capacity(KEPT);
     for tensor in kept {
         let slice = tensor.as_mut_slice::<f32>()?;
-        // What no step writes.
+        // Steps that are not computed are zero.
         slice[taken * sizes.step_len()..].fill(0.0);
         slices.push(Disjoint::new(slice));
     }
@@ -87,7 +87,7 @@ fn run<T: Widen<Wide = f32>>(
     Ok(())
 }
 
-/// The part of all gates that does not depend on other steps, the bias in it.
+/// The products of the inputs with their weights plus the bias, for the gates of all steps.
 fn gates_of_inputs<T: Widen<Wide = f32>>(ctx: &KernelContext<'_>, sizes: Sizes) -> Result<Tensor> {
     let Sizes { taken, batch, inputs, units, .. } = sizes;
     let width = GATES * units;

@@ -6,7 +6,7 @@ use super::Settings;
 use crate::math::float;
 use crate::math::vectorized::vectorized;
 
-/// Weights by which gates see the cells, a number for each unit.
+/// Peephole weights, one number per unit.
 #[derive(Clone, Copy)]
 pub(super) struct Peepholes<'a> {
     pub(super) enter: &'a [f32],
@@ -15,7 +15,7 @@ pub(super) struct Peepholes<'a> {
 }
 
 impl<'a> Peepholes<'a> {
-    /// The three weights, if the settings say that they count.
+    /// The three weights, if the settings enable peepholes.
     pub(super) fn new(settings: &Settings, weights: &'a [Tensor; 3]) -> Result<Option<Self>> {
         let [enter, forget, show] = weights;
         let (enter, forget, show) = (enter.as_slice()?, forget.as_slice()?, show.as_slice()?);
@@ -23,7 +23,7 @@ impl<'a> Peepholes<'a> {
     }
 }
 
-/// What a step keeps of a row.
+/// Outputs of a step for one row of the batch.
 pub(super) struct Kept<'a> {
     pub(super) enter: &'a mut [f32],
     pub(super) cells: &'a mut [f32],
@@ -34,7 +34,7 @@ pub(super) struct Kept<'a> {
     pub(super) output: &'a mut [f32],
 }
 
-/// Turns a row of gates into what the step keeps; the gates are used up.
+/// Computes the outputs of a step from a row of gate sums, which is overwritten.
 pub(super) fn step(
     gates: &mut [f32],
     past: &[f32],
@@ -55,7 +55,7 @@ pub(super) fn step(
     mix(kept.cells, kept.candidate, kept.enter, past, kept.forget);
     if settings.clip > 0.0 {
         let clip = settings.clip;
-        // Not `clamp`, which panics on a limit that is no number.
+        // Not `clamp`, which panics if the limit is NaN.
         kept.cells.iter_mut().for_each(|x| *x = if *x > clip { clip } else { x.max(-clip) });
     }
     if let Some(weights) = peepholes {
@@ -107,7 +107,7 @@ vectorized! {
     }
 }
 
-/// What the forward pass kept of a row, and the adjoints that come in.
+/// The forward pass's values of a row, and the adjoints of its outputs.
 #[derive(Clone, Copy)]
 pub(super) struct Seen<'a> {
     pub(super) past: &'a [f32],
@@ -117,13 +117,14 @@ pub(super) struct Seen<'a> {
     pub(super) show: &'a [f32],
     pub(super) candidate: &'a [f32],
     pub(super) seen: &'a [f32],
-    /// Of the cells and the outputs at this step.
+    /// Adjoints of the cells and the outputs at this step.
     pub(super) cells_grad: &'a [f32],
     pub(super) output_grad: &'a [f32],
 }
 
-/// Sets a row of the gates' adjoints. `cells` comes in as the adjoint that the next step has for the
-/// cells and becomes the one for the step before; `output` is the next step's for the outputs.
+/// Sets a row of the gates' adjoints. `cells` is the adjoint of the cells from the next step and
+/// becomes the one for the previous step; `output` is the adjoint of the outputs from the next
+/// step.
 pub(super) fn step_back(
     gates: &mut [f32],
     cells: &mut [f32],
@@ -149,7 +150,7 @@ pub(super) fn step_back(
 }
 
 vectorized! {
-    /// The adjoints of the output gates, and those of the cells.
+    /// Adjoints of the output gates and of the cells.
     fn show_back<L>(gates: &mut [f32], cells: &mut [f32], output: &[f32], row: Seen<'_>) {
         let rows = row.show.iter().zip(row.seen).zip(row.output_grad).zip(row.cells_grad);
         let given = output.iter().zip(rows);
@@ -182,7 +183,7 @@ vectorized! {
 }
 
 vectorized! {
-    /// The adjoints of the forget gates, and those of the cells one step before.
+    /// Adjoints of the forget gates and of the previous cells.
     fn forget_back<L>(gates: &mut [f32], cells: &mut [f32], row: Seen<'_>) {
         let rows = row.forget.iter().zip(row.past);
         for ((gate, cell), (&forget, &past)) in gates.iter_mut().zip(cells).zip(rows) {

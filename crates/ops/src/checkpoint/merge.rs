@@ -47,7 +47,7 @@ pub(super) fn create(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Parts that are missing are, to TensorFlow, a bad argument.
+/// Missing checkpoint parts are INVALID_ARGUMENT, as in TensorFlow.
 fn check_there(storage: &dyn Storage, prefixes: &[&str], may_miss: bool) -> Result<()> {
     let mut found = 0;
     for prefix in prefixes {

@@ -1,6 +1,6 @@
 //! Save and restore ops.
 //!
-//! All of them block on files, so they run on threads apart from the pool's, and other nodes run
+//! All of them block on files, so they run on the threads for blocking calls, and other nodes run
 //! meanwhile. `SaveV2` and `RestoreV2` use V2 checkpoints (index and data files), the others V1
 //! checkpoints (a single file).
 
@@ -40,7 +40,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// A kernel that does its work on a thread where it may wait for files.
+/// A kernel that runs on a thread for blocking file access.
 struct OnFiles<F>(Arc<F>);
 
 impl<F> AsyncKernel for OnFiles<F>
@@ -57,7 +57,7 @@ where
     }
 }
 
-/// Such a kernel of `work`.
+/// Such a kernel that calls `work`.
 fn on_files<F>(work: F) -> Result<AnyKernel>
 where
     F: Fn(&AsyncCall) -> Result<Outputs> + Send + Sync + 'static,
@@ -65,13 +65,13 @@ where
     Ok(AnyKernel::Async(Arc::new(OnFiles(Arc::new(work)))))
 }
 
-/// Ends a call on the pool: what follows in the step is no work for a thread that waits for files.
+/// Completes a call on the pool: nodes that follow must not run on the thread for blocking calls.
 fn finish(call: AsyncCall, result: Result<Outputs>) {
     let background = call.step.background().clone();
     background.spawn(Box::new(move || call.complete(result)));
 }
 
-/// The one string in a tensor called `name`, whatever its rank, as a path.
+/// The only string of a tensor of any rank, as a path.
 fn only_path<'a>(tensor: &'a Tensor, name: &str) -> Result<&'a str> {
     let strings = tensor.strings()?;
     ensure!(
@@ -92,8 +92,8 @@ fn name_of(name: &Bytes) -> Result<&str> {
     Ok(text)
 }
 
-/// Fails where more than the last folder of a path would have to be made, as TensorFlow does. Stores
-/// behind URLs have no folders to speak of.
+/// Fails if more than the last folder of a path would have to be created, as in TensorFlow. Object
+/// stores have no folders, so their paths pass.
 fn check_folder(storage: &dyn Storage, path: &str) -> Result<()> {
     let folder = folder_of(path);
     let above = folder_of(folder);

@@ -76,7 +76,7 @@ fn save_from(call: &AsyncCall, first: usize) -> Result<Outputs> {
         );
     }
     let storage = &*call.step.environment().storage;
-    // Unlike `SaveV2`, these ops make no folder.
+    // Unlike `SaveV2`, these ops do not create a folder.
     let folder = folder_of(path);
     ensure!(
         folder.is_empty() || path.contains("://") || storage.exists(folder)?,
@@ -103,8 +103,8 @@ pub(super) fn restore_slice(init: &KernelInit<'_>) -> Result<AnyKernel> {
     restoring(init, true)
 }
 
-/// Reads one tensor. The attr `preferred_shard` is a hint where to look first; the list of tensors is
-/// all that is read of other files anyway.
+/// Reads one tensor. The attr `preferred_shard` is ignored: it is a hint where to look first, and
+/// only the index of the other files is read.
 fn restoring(init: &KernelInit<'_>, has_part: bool) -> Result<AnyKernel> {
     let dtype = init.attrs().dtype("dt")?;
     on_files(move |call| {
@@ -120,12 +120,12 @@ fn restoring(init: &KernelInit<'_>, has_part: bool) -> Result<AnyKernel> {
     })
 }
 
-/// The first string; TensorFlow does not look at further ones.
+/// The first string; TensorFlow ignores further ones.
 fn first<'a>(tensor: &'a Tensor, name: &str) -> Result<&'a Bytes> {
     tensor.strings()?.first().ok_or_else(|| err!(InvalidArgument, "{name} is empty"))
 }
 
-/// Opens the files that match a pattern, with TensorFlow's codes for what is none.
+/// Opens the files that match a pattern; errors have TensorFlow's codes.
 pub(super) fn open(storage: &dyn Storage, pattern: &str) -> Result<v1::Reader> {
     v1::Reader::open(storage, pattern).map_err(|e| {
         let reader = "Unsuccessful TensorSliceReader constructor";

@@ -12,7 +12,8 @@ use super::{name_of, old, on_files, only_path};
 
 pub(super) const RESTORE_V2: OpDef = OpDef::new("RestoreV2", restore_v2_shape);
 
-/// Names and slices are vectors of one length, and a slice that is known says its tensor's shape.
+/// Names and slices are vectors of one length; a slice with a known text determines the output's
+/// shape.
 fn restore_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(0, "prefix", 0)?;
     let names = c.with_rank(1, "tensor_names", 1)?;
@@ -24,7 +25,7 @@ fn restore_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Output `i` is the part that a text means.
+/// Sets the shape of output `i` to that of the slice in `text`.
 pub(super) fn set_part(c: &mut ShapeContext<'_>, i: usize, text: &Bytes) -> Result<()> {
     if let Some(part) = Part::parse(text)? {
         c.set_output(i, PartialShape::new(part.shape.dims().iter().map(|&d| Some(d))));
@@ -32,15 +33,15 @@ pub(super) fn set_part(c: &mut ShapeContext<'_>, i: usize, text: &Bytes) -> Resu
     Ok(())
 }
 
-/// One tensor that is wanted.
+/// One tensor to restore.
 pub(super) struct Item {
     pub(super) name: String,
-    /// None for all of it.
+    /// The slice to read, or `None` for the whole tensor.
     pub(super) part: Option<Part>,
     pub(super) dtype: DType,
 }
 
-/// What `RestoreV2` is asked for.
+/// The tensors that the inputs request.
 fn items(call: &AsyncCall, dtypes: &[DType]) -> Result<Vec<Item>> {
     let (names, parts) = (call.input(1)?, call.input(2)?);
     check_vectors(names, parts)?;
@@ -66,7 +67,7 @@ pub(super) fn restore_v2(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let prefix = only_path(call.input(0)?, "prefix")?;
         let items = items(call, &dtypes)?;
         let storage = &call.step.environment().storage;
-        // A prefix that no file can have is told by those who look for the older format.
+        // A prefix that is no valid path is reported by the search for V1 checkpoints.
         if !storage.exists(&index_path(prefix)).unwrap_or(false) {
             let reader = old::open(&**storage, prefix)?;
             return items.iter().map(|item| old::read(call, &reader, prefix, item)).collect();
@@ -77,7 +78,8 @@ pub(super) fn restore_v2(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Fails unless the tensor is there, has this dtype and is the whole that a part is asked of.
+/// Fails unless the tensor exists, has the expected dtype and, for a slice, the shape that the
+/// slice states.
 fn check(reader: &BundleReader, item: &Item) -> Result<()> {
     let name = &item.name;
     let entry = reader.required(name)?;
@@ -103,7 +105,8 @@ fn check(reader: &BundleReader, item: &Item) -> Result<()> {
     Ok(())
 }
 
-/// Reads tensors on several threads, each by one; large ones by several if there are few.
+/// Reads tensors in parallel, one per thread; if there are few, large ones are read by several
+/// threads.
 fn read_all(call: &AsyncCall, reader: &BundleReader, items: &[Item]) -> Result<Outputs> {
     let step = &call.step;
     let spread = |count: usize, work: &(dyn Fn(usize) + Sync)| {

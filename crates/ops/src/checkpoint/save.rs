@@ -8,14 +8,14 @@ use thalweg_tensor::{Result, Tensor, ensure};
 use super::slices::Part;
 use super::{check_folder, name_of, on_files, only_path};
 
-/// Bytes from which on several data files are written at the same time.
+/// Minimum bytes for writing several data files in parallel.
 const PARALLEL_BYTES: usize = 64 << 20;
-/// Data files at most; more would not make a disk faster.
+/// Maximum number of data files; more would not increase a disk's throughput.
 const FILES_MAX: usize = 4;
 
 pub(super) const SAVE_V2: OpDef = OpDef::new("SaveV2", save_v2_shape);
 
-/// Input `i` is a vector with an element for each tensor, as far as is known.
+/// Input `i` is a vector with an element for each tensor, as far as shapes are known.
 pub(super) fn one_for_each(
     c: &ShapeContext<'_>,
     i: usize,
@@ -40,10 +40,10 @@ fn save_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     one_for_each(c, 2, "shape_and_slices", tensors)
 }
 
-/// One tensor that is to be saved.
+/// One tensor to save.
 pub(super) struct Item<'a> {
     pub(super) name: &'a str,
-    /// None for a tensor that is whole.
+    /// The slice that the tensor is, or `None` for a whole tensor.
     pub(super) part: Option<Part>,
     pub(super) tensor: &'a Tensor,
 }
@@ -55,8 +55,8 @@ impl<'a> Item<'a> {
     }
 }
 
-/// How many data files to write at the same time: one, as TensorFlow does, unless there is much to
-/// write. A system writes one file at the speed of one thread.
+/// Number of data files to write in parallel: one, as in TensorFlow, unless there is much data. A
+/// file is written at the speed of one thread.
 fn data_files(items: &[Item<'_>], threads: usize) -> u32 {
     let bytes: usize = items.iter().map(|item| item.tensor.size_bytes()).sum();
     if bytes < PARALLEL_BYTES {
@@ -65,7 +65,7 @@ fn data_files(items: &[Item<'_>], threads: usize) -> u32 {
     threads.min(items.len()).clamp(1, FILES_MAX) as u32
 }
 
-/// The tensors from input `first` on, with their names and, if given, the texts of their parts.
+/// The tensors from input `first` on, with their names and, if given, their slice specifications.
 pub(super) fn items<'a>(
     call: &'a AsyncCall,
     first: usize,
@@ -125,7 +125,7 @@ pub(super) fn save_v2(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Names and the texts of slices are vectors of one length.
+/// Names and slice specifications must be vectors of one length.
 pub(super) fn check_vectors(names: &Tensor, parts: &Tensor) -> Result<()> {
     ensure!(
         names.rank() == 1 && parts.rank() == 1,

@@ -3,20 +3,19 @@
 use thalweg_formats::checkpoint::Slice;
 use thalweg_tensor::{Bytes, Result, Shape, bail, ensure};
 
-/// A part of a tensor that is larger, or as large.
+/// A slice of a tensor.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// Shape of the whole.
+    /// Shape of the whole tensor.
     pub(crate) whole: Shape,
-    /// Where in it the part lies.
+    /// Position and size of the slice.
     pub(crate) slice: Slice,
-    /// Shape of the part.
+    /// Shape of the slice.
     pub(crate) shape: Shape,
 }
 
 impl Part {
-    /// The part that a text means; none for the empty text, which means the whole of whatever
-    /// there is.
+    /// Parses a slice specification; `None` for the empty text, which means the whole tensor.
     pub(crate) fn parse(text: &Bytes) -> Result<Option<Part>> {
         if text.is_empty() {
             return Ok(None);
@@ -31,7 +30,7 @@ impl Part {
             );
         };
         let whole = whole(sizes, text)?;
-        // TensorFlow passes over dimensions of which nothing is said.
+        // TensorFlow ignores dimensions that are not stated.
         let said: Vec<&str> = slice.split(':').filter(|extent| !extent.is_empty()).collect();
         let slice = Slice::parse(&said.join(":"))?;
         let shape = slice.shape_in(&whole)?;
@@ -39,7 +38,7 @@ impl Part {
     }
 }
 
-/// The sizes in front of a slice.
+/// The sizes before the slice.
 fn whole(sizes: &str, text: &str) -> Result<Shape> {
     let mut dims = Vec::new();
     for size in sizes.split(' ') {

@@ -11,8 +11,8 @@ use super::log_add;
 const NEVER: f64 = f64::NEG_INFINITY;
 const NO_LABEL: u32 = u32::MAX;
 
-/// Logarithms of the probabilities of a prefix: of its paths that end in a blank, of those that end
-/// in its last label, and of both.
+/// Log probabilities of a prefix: of its paths that end in a blank, of those that end in its last
+/// label, and of both together.
 #[derive(Clone, Copy)]
 struct Probability {
     total: f64,
@@ -24,7 +24,7 @@ impl Probability {
     const NONE: Probability = Probability { total: NEVER, blank: NEVER, label: NEVER };
 }
 
-/// A prefix: another one and a label after it.
+/// A prefix: a parent prefix and the label that follows it.
 struct Prefix {
     parent: Option<u32>,
     label: u32,
@@ -32,7 +32,7 @@ struct Prefix {
     now: Probability,
 }
 
-/// A prefix that is kept; the least likely comes first out of the heap.
+/// A prefix in the beam; the heap returns the least likely first.
 #[derive(Clone, Copy)]
 struct Leaf {
     total: f64,
@@ -59,7 +59,7 @@ impl Ord for Leaf {
     }
 }
 
-/// A labelling and the logarithm of its probability.
+/// A label sequence and its log probability.
 pub(super) struct Labelling {
     pub(super) labels: Vec<u32>,
     pub(super) log_probability: f64,
@@ -73,7 +73,7 @@ pub(super) struct BeamSearch {
 }
 
 impl BeamSearch {
-    /// Keeps `width` prefixes; begins with the empty one.
+    /// A beam of `width` prefixes that contains only the empty one.
     pub(super) fn new(width: usize) -> BeamSearch {
         let certain = Probability { total: 0.0, blank: 0.0, label: NEVER };
         let root =
@@ -86,7 +86,7 @@ impl BeamSearch {
         }
     }
 
-    /// The next time's scores of all classes, of which the last is the blank.
+    /// Processes the scores of all classes at the next time step; the last class is the blank.
     pub(super) fn step(&mut self, scores: &[f64]) -> Result<()> {
         let Some((&blank, labels)) = scores.split_last() else { return Ok(()) };
         let max = scores.iter().copied().fold(NEVER, f64::max);
@@ -112,22 +112,22 @@ impl BeamSearch {
         Ok(())
     }
 
-    /// The prefixes kept, likeliest first.
+    /// The prefixes in the beam, most likely first.
     fn sorted_leaves(&self) -> Vec<u32> {
         let mut leaves: Vec<Leaf> = self.leaves.iter().copied().collect();
-        // The heap's order puts the least likely last.
+        // `Leaf` is ordered so that the least likely is last.
         leaves.sort_unstable();
         leaves.into_iter().map(|leaf| leaf.prefix).collect()
     }
 
-    /// A prefix that stays as it is at this time.
+    /// Extends the paths of prefix `b` without adding a label: by a blank or its last label.
     fn stay(&mut self, b: u32, blank: f64, score: impl Fn(u32) -> f64) {
         let mut now = self.prefixes[b as usize].now;
         let Prefix { parent, label, before, .. } = self.prefixes[b as usize];
         if let Some(parent) = parent {
             let parent = &self.prefixes[parent as usize];
             if parent.now.total != NEVER {
-                // The same label twice needs a blank between.
+                // A repeated label needs a blank between.
                 let is_same = label == parent.label;
                 let from = if is_same { parent.before.blank } else { parent.before.total };
                 now.label = log_add(now.label, from);
@@ -140,13 +140,13 @@ impl BeamSearch {
         self.leaves.push(Leaf { total: now.total, prefix: b });
     }
 
-    /// Whether a prefix of this probability would be kept.
+    /// Whether a prefix of this log probability enters the beam.
     fn is_candidate(&self, total: f64) -> bool {
         let bottom = self.leaves.peek().map_or(NEVER, |leaf| leaf.total);
         total > NEVER && (self.leaves.len() < self.width || total > bottom)
     }
 
-    /// Adds the prefix `b` and a label, if it is likely enough.
+    /// Adds the prefix `b` followed by `label` if it is likely enough.
     fn grow(&mut self, b: u32, label: u32, score: f64) -> Result<()> {
         let known = self.children.get(&(b, label)).copied();
         if known.is_some_and(|c| self.prefixes[c as usize].now.total != NEVER) {
@@ -156,7 +156,7 @@ impl BeamSearch {
         let from = if label == parent.label { parent.before.blank } else { parent.before.total };
         let total = score + from;
         if !self.is_candidate(total) {
-            // A prefix that was put out at this time does not grow either.
+            // A prefix that was evicted at this time step is not extended either.
             if let Some(child) = known {
                 self.prefixes[child as usize].before = Probability::NONE;
             }
@@ -189,7 +189,7 @@ impl BeamSearch {
         Ok(child)
     }
 
-    /// The `count` likeliest labellings; repeated labels become one if `merges`.
+    /// The `count` most likely label sequences; repeated labels are merged if `merges`.
     pub(super) fn best(&self, count: usize, merges: bool) -> Result<Vec<Labelling>> {
         ensure!(
             count <= self.width,

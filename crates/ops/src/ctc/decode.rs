@@ -8,7 +8,7 @@ use super::beam_search::{BeamSearch, Labelling};
 use super::{Sizes, in_dtype_of, lengths_of, scores_of, sizes_of};
 use crate::split::Disjoint;
 
-/// The sizes and the lengths of the sequences; negative lengths count as zero.
+/// The sizes and the sequence lengths; negative lengths count as zero.
 fn checked<'a>(ctx: &'a KernelContext<'_>) -> Result<(Sizes, &'a [i32])> {
     let sizes = sizes_of(ctx)?;
     let lengths = lengths_of(ctx, 1)?;
@@ -36,7 +36,7 @@ fn checked<'a>(ctx: &'a KernelContext<'_>) -> Result<(Sizes, &'a [i32])> {
     Ok((sizes, lengths))
 }
 
-/// Calls `decode` for each sequence with its number, its length and its rows of scores.
+/// Calls `decode` for each sequence with its index, its length and its rows of logits.
 fn each_sequence<'s, R: Send>(
     ctx: &KernelContext<'_>,
     sizes: Sizes,
@@ -101,7 +101,7 @@ pub(super) fn greedy_decoder(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The best class at every time, without blanks.
+/// Greedy decoding: the class of the maximum at every time step, without blanks.
 fn greedy<'s>(
     length: usize,
     row: &dyn Fn(usize) -> &'s [f64],
@@ -206,7 +206,7 @@ mod tests {
             .run_all()
     }
 
-    /// The probability of every labelling, by trying all paths.
+    /// The probability of every label sequence, by enumerating all paths.
     fn by_enumeration(scores: &[f64], classes: usize) -> Vec<(f64, Vec<i64>)> {
         let times = scores.len() / classes;
         let mut found: std::collections::BTreeMap<Vec<i64>, f64> = Default::default();

@@ -45,7 +45,7 @@ pub(super) fn ctc_loss(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// One sequence: how long it is, and its labels with a blank before, between and after them.
+/// A sequence: its length, and its labels with a blank before, between and after them.
 struct Sequence {
     length: usize,
     symbols: Vec<usize>,
@@ -106,7 +106,7 @@ fn out_of_memory<E>(_: E) -> Error {
     err!(ResourceExhausted, "out of memory for the labels")
 }
 
-/// The labels of each sequence. Indices must be in order, without repetition.
+/// The labels of each sequence. Indices must be in ascending order without repetition.
 fn grouped<'a>(indices: &[i64], values: &'a [i32], batch: usize) -> Result<Vec<&'a [i32]>> {
     let indices = indices.as_chunks::<2>().0;
     for (i, index) in indices.iter().enumerate() {
@@ -153,7 +153,7 @@ fn sequence(
         let label = usize::try_from(label).map_err(|_| {
             err!(InvalidArgument, "All labels must be nonnegative integers, batch {b} has {label}")
         })?;
-        // Blanks end a sequence of labels.
+        // A blank ends the labels of a sequence.
         if label >= blank {
             is_over = true;
             continue;
@@ -166,7 +166,7 @@ fn sequence(
         );
         symbols.extend([label, blank]);
     }
-    // Labels that were left out count here.
+    // Labels that were removed by `preprocess_collapse_repeated` count here.
     let required = labels.len();
     if required > length {
         ensure!(
@@ -176,13 +176,13 @@ fn sequence(
              {length}) in batch {b}. You can turn this error into a warning by using the flag \
              ignore_longer_outputs_than_inputs"
         );
-        // What does not fit counts for nothing.
+        // A sequence that is too short for its labels has no loss and no gradient.
         return Ok(Sequence { length: 0, symbols });
     }
     Ok(Sequence { length, symbols })
 }
 
-/// Every sequence, several at once.
+/// Computes the loss of every sequence, several in parallel.
 fn compute(
     ctx: &KernelContext<'_>,
     sizes: Sizes,
@@ -220,14 +220,14 @@ fn compute(
     failure.into_inner().map_or(Ok(()), Err)
 }
 
-/// Probabilities of being at a symbol at a time, from the start and to the end.
+/// The forward and backward variables of a sequence.
 struct Lattice<'a> {
     sequence: &'a Sequence,
     settings: Settings,
     classes: usize,
     /// Class probabilities by time.
     probabilities: thalweg_tensor::Tensor,
-    /// Logarithms, by time and symbol.
+    /// Log probabilities, by time and symbol.
     forward: thalweg_tensor::Tensor,
     backward: thalweg_tensor::Tensor,
     log_probability: f64,
@@ -270,19 +270,19 @@ impl<'a> Lattice<'a> {
         Ok(())
     }
 
-    /// The symbols that can be met at time `t` on a path from start to end.
+    /// The range of symbols that a complete path can visit at time `t`.
     fn reachable(&self, t: usize) -> std::ops::Range<usize> {
         let symbols = self.sequence.symbols.len();
         let left = self.sequence.length - t;
         symbols.saturating_sub(2 * left)..symbols.min(2 * (t + 1))
     }
 
-    /// Whether a path may stay at a symbol.
+    /// Whether a path may repeat a symbol.
     fn stays(&self, u: usize) -> bool {
         self.settings.merges || u.is_multiple_of(2)
     }
 
-    /// Whether a path may leave out the blank between symbols `u` and `u + 2`.
+    /// Whether a path may skip the blank between symbols `u` and `u + 2`.
     fn skips(&self, u: usize) -> bool {
         let symbols = &self.sequence.symbols;
         u % 2 == 1 && !(self.settings.merges && symbols[u] == symbols[u + 2])
@@ -346,7 +346,7 @@ impl<'a> Lattice<'a> {
         Ok(())
     }
 
-    /// How the loss changes with the scores at time `t`.
+    /// The gradient of the loss with respect to the logits at time `t`.
     fn gradient(&self, t: usize, out: &mut [f64]) -> Result<()> {
         let symbols = &self.sequence.symbols;
         let row = t * symbols.len()..(t + 1) * symbols.len();
@@ -409,7 +409,7 @@ mod tests {
         Tensor::from_slice(shape, scores).unwrap()
     }
 
-    /// Every path through the classes, tried one by one.
+    /// Enumerates every path through the classes.
     fn by_enumeration(scores: &[f64], classes: usize, labels: &[i32]) -> f64 {
         let times = scores.len() / classes;
         let mut total = 0.0;

@@ -1,4 +1,4 @@
-//! `BatchDataset` and its inverse: elements stacked into batches, batches unstacked.
+//! `BatchDataset` and `UnbatchDataset`: elements stacked into batches, batches split into elements.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -46,15 +46,15 @@ const MAP_AND_BATCH_DATASET: OpDef = OpDef::new("MapAndBatchDataset", shape::sca
 const EXPERIMENTAL_MAP_AND_BATCH_DATASET: OpDef =
     OpDef { name: "ExperimentalMapAndBatchDataset", ..MAP_AND_BATCH_DATASET };
 
-/// Elements stacked, a fixed number at a time.
+/// `BatchDataset`: consecutive elements stacked into batches of a fixed size.
 pub(crate) struct Batched {
     pub(crate) size: usize,
     pub(crate) drops_remainder: bool,
-    /// Whether a batch takes its full number of elements though one of them fails.
+    /// Whether a batch consumes its full number of elements even if one of them fails.
     pub(crate) goes_on: bool,
 }
 
-/// The batch size, which is positive.
+/// The batch size, which must be positive.
 pub(crate) fn checked_size(size: i64) -> Result<usize> {
     ensure!(size > 0, InvalidArgument, "Batch size must be greater than zero.");
     Ok(usize::try_from(size).unwrap_or(usize::MAX))
@@ -84,7 +84,7 @@ fn map_and_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let drops_remainder = flag_input(ctx, first + 2, "drop_remainder")?;
         let (function, node) = (function.bind(ctx)?, node.clone());
         let mapped = Mapped { function, preserves_cardinality, calls: Some(calls), node };
-        // What the function returns shows only in the batches' shapes.
+        // The shapes of the function's results are known only in the batches' shapes.
         let input = input.then(spec.clone(), mapped)?;
         input.then(spec, Batched { size, drops_remainder, goes_on: true })
     })
@@ -112,7 +112,7 @@ impl Transform for Batched {
     }
 }
 
-/// How many batches so many elements make.
+/// Number of batches of `elements` elements.
 pub(crate) fn batches(elements: i64, size: usize, drops_remainder: bool) -> i64 {
     let size = i64::try_from(size).unwrap_or(i64::MAX);
     match elements {
@@ -122,17 +122,17 @@ pub(crate) fn batches(elements: i64, size: usize, drops_remainder: bool) -> i64 
     }
 }
 
-/// Makes one element of several, which it may take apart.
+/// Stacks several elements into one; it may move tensors out of them.
 pub(crate) type Stack = Box<dyn Fn(&mut [Held], &Arc<Budget>) -> Result<Element> + Send>;
 
-/// Gathers elements until they make a batch.
+/// Iterator that gathers elements until a batch is full.
 pub(crate) struct Batching {
     pub(crate) input: Option<Box<dyn Iterate>>,
     pub(crate) size: usize,
     pub(crate) drops_remainder: bool,
     pub(crate) goes_on: bool,
     pub(crate) gathered: Vec<Held>,
-    /// Elements of the batch that failed, and how the first of them did.
+    /// Number of elements of the batch that failed, and the first error.
     pub(crate) failed: usize,
     pub(crate) error: Option<Error>,
     pub(crate) scope: Arc<Scope>,
@@ -168,7 +168,7 @@ impl Iterate for Batching {
         }
         self.failed = 0;
         if let Some(error) = self.error.take() {
-            // A batch with a hole is no batch: what it had is gone.
+            // A batch with a failed element is an error; its other elements are dropped.
             self.gathered.clear();
             return Poll::Ready(Err(error));
         }
@@ -183,7 +183,7 @@ impl Iterate for Batching {
     }
 }
 
-/// Elements of equal shapes as one.
+/// Stacks elements of equal shapes.
 pub(crate) fn stacked(elements: &mut [Held], budget: &Arc<Budget>) -> Result<Element> {
     let Some(first) = elements.first() else { bail!(Internal, "an empty batch") };
     let components = first.element.len();
@@ -224,7 +224,7 @@ fn stacked_component(elements: &mut [Held], i: usize, budget: &Arc<Budget>) -> R
     Ok(batch)
 }
 
-/// Moves strings that nobody else refers to, and shares the others.
+/// Moves strings out of tensors that are not shared, and clones the others.
 fn move_strings<'a>(
     elements: &mut [Held],
     i: usize,
@@ -240,7 +240,7 @@ fn move_strings<'a>(
     Ok(())
 }
 
-/// Every element cut along its first dimension.
+/// `UnbatchDataset`: every element split along its first dimension.
 pub(crate) struct Unbatched;
 
 fn unbatch(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -296,7 +296,7 @@ impl Iterate for Unbatching {
     }
 }
 
-/// The size that all components have in their first dimension.
+/// The common size of the first dimension of all components.
 pub(crate) fn common_rows(element: &[Tensor]) -> Result<usize> {
     let mut rows = None;
     for tensor in element {

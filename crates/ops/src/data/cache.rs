@@ -39,7 +39,7 @@ const ANONYMOUS_MEMORY_CACHE: OpDef = OpDef::new("AnonymousMemoryCache", shape::
 
 const DUMMY_MEMORY_CACHE: OpDef = OpDef { name: "DummyMemoryCache", ..ANONYMOUS_MEMORY_CACHE };
 
-/// The elements of a dataset, once an iteration has come to its end.
+/// The elements of a dataset, after an iteration reached its end.
 #[derive(Default)]
 pub(crate) struct MemoryCache(Mutex<Option<Arc<Vec<Held>>>>);
 
@@ -53,7 +53,7 @@ fn anonymous(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| set_anonymous(ctx, Arc::<MemoryCache>::default(), "AnonymousMemoryCache"))
 }
 
-/// Where the elements are kept.
+/// Where the elements are cached.
 enum Cached {
     InMemory(Arc<MemoryCache>),
     InFile(Arc<str>),
@@ -71,18 +71,18 @@ fn cache(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A dataset that is kept in memory once it was drawn to its end.
+/// A dataset that is cached in memory after the first complete iteration.
 pub(crate) fn in_memory(input: Source, spec: Spec, cache: Arc<MemoryCache>) -> Result<Source> {
     input.then(spec, Cached::InMemory(cache))
 }
 
-/// A dataset that is kept in a file once it was drawn to its end.
+/// A dataset that is cached in a file after the first complete iteration.
 pub(crate) fn in_file(input: Source, spec: Spec, name: &str) -> Result<Source> {
     input.then(spec, Cached::InFile(file_name(name).into()))
 }
 
-/// The cache that the third input names, if there is such an input and it names one; else one for
-/// the dataset alone.
+/// The cache resource of the third input, if the op has one and its handle is not a dummy; else a
+/// cache for this dataset alone.
 fn shared_cache(ctx: &KernelContext<'_>) -> Result<Arc<MemoryCache>> {
     if ctx.num_inputs() > 2
         && let [handle] = ctx.input(2)?.resources()?
@@ -130,7 +130,7 @@ impl Iterate for Replay {
     }
 }
 
-/// Keeps what it draws; an iteration that stops early leaves nothing.
+/// Iterator that fills the cache; an incomplete iteration caches nothing.
 struct Recording {
     input: Box<dyn Iterate>,
     cache: Arc<MemoryCache>,

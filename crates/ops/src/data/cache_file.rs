@@ -15,18 +15,19 @@ use super::dataset::{Iterate, Next, Source};
 use super::element::Element;
 use super::scope::Scope;
 
-/// What the first record is.
+/// Content of the first record.
 const TITLE: &[u8] = b"thalweg dataset cache, version 1";
-/// The first byte of an element's record, and of the last.
+/// First byte of an element's record, and of the last record.
 const ELEMENT: u8 = 0;
 const END: u8 = 1;
 
-/// The file that keeps the elements of a dataset whose cache a program calls `name`.
+/// The path of the cache file for the op's `filename`.
 pub(crate) fn file_name(name: &str) -> String {
     format!("{name}.thalweg-cache")
 }
 
-/// Elements of the file, if it is there; else those of the dataset, which go into it.
+/// Reads the elements from the file if it exists; else draws them from the dataset and writes the
+/// file.
 pub(crate) fn kept_in_file(
     path: &Arc<str>,
     input: &Source,
@@ -48,7 +49,7 @@ pub(crate) fn kept_in_file(
 
 struct FromFile {
     reader: RecordReader,
-    /// Elements so far; `None` before the title.
+    /// Elements so far; `None` before the first record was read.
     count: Option<u64>,
     budget: Arc<Budget>,
 }
@@ -107,16 +108,16 @@ fn decoded(mut record: Bytes, budget: &Arc<Budget>) -> Result<Element> {
     Ok(element)
 }
 
-/// What becomes of the file.
+/// State of the file being written.
 enum Writing {
-    /// Nothing was drawn yet.
+    /// No element was drawn yet.
     Not,
     Open(Box<RecordWriter>),
-    /// It is whole, or it could not be written.
+    /// The file is complete, or writing it failed.
     Ended,
 }
 
-/// Writes what it draws; an iteration that stops early leaves no file.
+/// Iterator that writes the file; an incomplete iteration leaves no file.
 struct IntoFile {
     input: Box<dyn Iterate>,
     path: Arc<str>,
@@ -153,7 +154,7 @@ impl Iterate for IntoFile {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         let next = ready!(self.input.poll_next(cx))?;
         if let Err(e) = self.put(next.as_ref()) {
-            // What is left of the file goes; the elements are drawn as if nothing kept them.
+            // The incomplete file is removed, and iteration continues without a cache.
             self.state = Writing::Ended;
             return Poll::Ready(Err(e));
         }

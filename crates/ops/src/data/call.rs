@@ -1,4 +1,4 @@
-//! Calls of the functions of datasets.
+//! Calls of the user-defined functions of datasets.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use thalweg_tensor::{Result, Tensor, bail, ensure, err};
 use super::element::Element;
 use super::scope::{CallStep, Scope};
 
-/// A function of the graph's library, by name, as a dataset op's attr gives it.
+/// A dataset op's function attr: the name of a function in the graph's library.
 #[derive(Clone)]
 pub(crate) struct FunctionAttr {
     name: String,
     attrs: Attrs,
-    /// The input argument that holds what the function was closed over.
+    /// Name of the input argument with the captured tensors (`other_arguments`).
     captured: &'static str,
 }
 
@@ -37,13 +37,13 @@ impl FunctionAttr {
         Ok(FunctionAttr { name: name.clone(), attrs: attr.iter().map(value).collect(), captured })
     }
 
-    /// The function, closed over these tensors.
+    /// The function with these captured tensors.
     pub(crate) fn with(&self, captured: Vec<Tensor>) -> Arc<Function> {
         let function = KeptFunction::new(self.name.clone(), self.attrs.clone());
         Arc::new(Function { body: Body::Graph(function), captured })
     }
 
-    /// The function with what it is closed over.
+    /// The function with the captured tensors that the node's inputs hold.
     pub(crate) fn bind(&self, ctx: &KernelContext<'_>) -> Result<Arc<Function>> {
         let mut captured = Vec::new();
         if !self.captured.is_empty() {
@@ -55,30 +55,31 @@ impl FunctionAttr {
     }
 }
 
-/// A function and the tensors that it takes after those of an element.
+/// A user-defined function with its captured tensors, which follow the element's components as
+/// arguments.
 pub(crate) struct Function {
     body: Body,
     captured: Vec<Tensor>,
 }
 
 enum Body {
-    /// Of the graph's library.
+    /// A function of the graph's library.
     Graph(KeptFunction),
-    /// Of the program.
+    /// A Rust closure.
     Code(Code),
 }
 
-/// A function of the program, called with an element.
+/// A Rust closure that is called with an element.
 pub(crate) type Code =
     Box<dyn Fn(&Arc<StepContext>, Vec<Tensor>) -> Result<Vec<Tensor>> + Send + Sync>;
 
 impl Function {
-    /// A function of the program.
+    /// A function from a Rust closure.
     pub(crate) fn of_code(code: Code) -> Arc<Function> {
         Arc::new(Function { body: Body::Code(code), captured: Vec::new() })
     }
 
-    /// Begins a call; cheap functions have ended when this returns.
+    /// Starts a call; inexpensive functions have returned when this returns.
     pub(crate) fn call(&self, scope: &Scope, args: impl IntoIterator<Item = Tensor>) -> Call {
         let step = match scope.begin_call() {
             Ok(step) => step,
@@ -90,13 +91,14 @@ impl Function {
             scope.end_call(step);
             return Call::over(result);
         }
-        // The call itself keeps its step; who waits for it must not, or it kept the session too.
+        // The running call keeps its step alive; `Begun` does not, since the step keeps the session
+        // alive.
         let CallStep { context, link } = step;
         let cancellation = context.cancellation().clone();
         Call(State::Begun(Begun { outcome, cancellation, link: Some(link), later: None }))
     }
 
-    /// A call that another thread begins, or whoever waits for it if that one comes first.
+    /// A call that starts on a pool thread, or on the waiting thread if that is first.
     pub(crate) fn call_in_background(self: &Arc<Self>, scope: &Arc<Scope>, args: Element) -> Call {
         let (cancellation, outcome) = (Cancellation::default(), Arc::<Outcome>::default());
         let link = Some(scope.cancellation.link(&cancellation));
@@ -133,8 +135,8 @@ impl Function {
     }
 }
 
-/// What code of the program comes to; a panic of it is an error, as whoever waits on another thread
-/// would not hear of it otherwise.
+/// Converts a panic of user code to an error; the waiting thread would not see a panic on another
+/// thread.
 pub(crate) fn caught<T>(what: &str, code: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -143,7 +145,7 @@ pub(crate) fn caught<T>(what: &str, code: impl FnOnce() -> Result<T>) -> Result<
     })
 }
 
-/// A call that has not begun.
+/// A call that has not started.
 struct Later {
     function: Arc<Function>,
     scope: Arc<Scope>,
@@ -153,7 +155,7 @@ struct Later {
 }
 
 impl Later {
-    /// Begins the call, unless somebody has.
+    /// Starts the call, unless it was started.
     fn begin(&self) {
         let args = self.args.lock().take();
         let Some(args) = args else { return };
@@ -164,7 +166,7 @@ impl Later {
     }
 }
 
-/// Where a call leaves what came of it.
+/// Result slot of a call.
 #[derive(Default)]
 struct Outcome(Mutex<Progress>);
 
@@ -185,7 +187,7 @@ impl Outcome {
         }
     }
 
-    /// What came of it, if it is there.
+    /// Takes the result, if it is there.
     fn take(&self) -> Option<Result<Element>> {
         let mut progress = self.0.lock();
         match std::mem::replace(&mut *progress, Progress::Taken) {
@@ -198,7 +200,7 @@ impl Outcome {
     }
 }
 
-/// A function at work, or what came of it; it is cancelled if nobody waits for it any more.
+/// A running call, or its result. Dropping it cancels the call.
 pub(crate) struct Call(State);
 
 enum State {
@@ -218,7 +220,7 @@ impl Call {
         Call(State::Over(Some(result)))
     }
 
-    /// What the function returned, once.
+    /// The function's result; ready once.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Element>> {
         let twice = || err!(Internal, "a call was awaited twice");
         match &mut self.0 {
@@ -266,7 +268,7 @@ impl Drop for Begun {
     }
 }
 
-/// The one boolean that a predicate returns.
+/// The scalar bool that a predicate returns.
 pub(crate) fn truth(result: &[Tensor], what: &str) -> Result<bool> {
     match result {
         [answer] if answer.dtype() == thalweg_tensor::DType::Bool && answer.num_elements() == 1 => {
@@ -276,7 +278,7 @@ pub(crate) fn truth(result: &[Tensor], what: &str) -> Result<bool> {
     }
 }
 
-/// The one integer that a function returns.
+/// The scalar integer that a function returns.
 pub(crate) fn integer(result: &[Tensor], what: &str) -> Result<i64> {
     ensure!(
         matches!(result, [answer] if answer.dtype() == thalweg_tensor::DType::Int64 && answer.num_elements() == 1),

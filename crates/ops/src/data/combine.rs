@@ -39,7 +39,7 @@ const TAKE_DATASET: OpDef = OpDef { name: "TakeDataset", ..REPEAT_DATASET };
 
 const SKIP_DATASET: OpDef = OpDef { name: "SkipDataset", ..REPEAT_DATASET };
 
-/// The datasets in all inputs.
+/// The datasets of all inputs.
 pub(crate) fn inputs(ctx: &KernelContext<'_>) -> Result<Vec<Source>> {
     (0..ctx.num_inputs()).map(|i| Source::input(ctx, i)).collect()
 }
@@ -48,13 +48,13 @@ pub(crate) fn deepest(sources: &[Source]) -> usize {
     sources.iter().map(Source::depth).max().unwrap_or(0)
 }
 
-/// Elements of several datasets side by side.
+/// `ZipDataset`: elements with the components of several datasets.
 struct Zipped {
     inputs: Vec<Source>,
     spec: Spec,
 }
 
-/// Datasets side by side.
+/// A `ZipDataset` of these inputs.
 pub(crate) fn zipped(inputs: Vec<Source>, spec: Spec) -> Result<Source> {
     let depth = deepest(&inputs);
     Source::new(Zipped { inputs, spec }, depth)
@@ -94,12 +94,13 @@ impl Dataset for Zipped {
 }
 
 struct Zipping {
-    /// Empty once one of them has ended.
+    /// Empty after one of them has ended.
     inputs: Vec<Box<dyn Iterate>>,
-    /// Inputs that have given their part of the element.
+    /// Number of inputs whose part of the current element was drawn.
     drawn: usize,
     parts: Element,
-    /// What went wrong with an earlier part; the others are drawn all the same, to stay in step.
+    /// First error of an input; the remaining inputs are drawn nevertheless, so that all advance
+    /// together.
     error: Option<Error>,
 }
 
@@ -126,13 +127,13 @@ impl Iterate for Zipping {
     }
 }
 
-/// One dataset after another.
+/// `ConcatenateDataset`: one dataset after another.
 struct Concatenated {
     inputs: [Source; 2],
     spec: Spec,
 }
 
-/// Two datasets, one after the other.
+/// A `ConcatenateDataset` of two inputs.
 pub(crate) fn concatenated(inputs: [Source; 2], spec: Spec) -> Result<Source> {
     let [first, second] = [inputs[0].spec(), inputs[1].spec()];
     ensure!(
@@ -198,7 +199,7 @@ impl Iterate for Concatenating {
     }
 }
 
-/// What to do with a dataset and a number.
+/// Which op a dataset with a count is.
 #[derive(Clone, Copy)]
 pub(crate) enum Part {
     Repeat,
@@ -206,7 +207,7 @@ pub(crate) enum Part {
     Skip,
 }
 
-/// A dataset several times, or without its end or its beginning; -1 stands for all.
+/// `RepeatDataset`, `TakeDataset` or `SkipDataset`; a count of -1 means all elements, or forever.
 pub(crate) struct Counted {
     pub(crate) part: Part,
     pub(crate) count: i64,
@@ -274,7 +275,7 @@ impl Transform for Counted {
     }
 }
 
-/// No elements.
+/// A dataset without elements.
 pub(crate) struct Nothing;
 
 impl Iterate for Nothing {
@@ -285,7 +286,7 @@ impl Iterate for Nothing {
 
 struct Repeating {
     input: Source,
-    /// The iteration being drawn from, and whether it has given anything.
+    /// The current iteration, and whether it has produced an element.
     current: Option<(Box<dyn Iterate>, bool)>,
     is_forever: bool,
     left: u64,
@@ -311,7 +312,7 @@ impl Iterate for Repeating {
                 *has_given = true;
                 return Poll::Ready(Ok(Some(element)));
             }
-            // Nothing for ever would never end.
+            // Repeating an empty dataset forever would never end.
             if self.is_forever && !*has_given {
                 self.left = 0;
             }
@@ -355,7 +356,7 @@ impl Iterate for Skipping {
     }
 }
 
-/// Every so manieth element.
+/// `ShardDataset`: every `num_shards`-th element.
 pub(crate) struct Sharded {
     shards: u64,
     index: u64,
@@ -416,7 +417,7 @@ struct Sharding {
     index: u64,
     requires_non_empty: bool,
     seen: u64,
-    /// The first element, while the other shards' are looked for.
+    /// The shard's element, kept while `require_non_empty` looks for elements of the other shards.
     first: Option<Element>,
     turns: Turns,
 }

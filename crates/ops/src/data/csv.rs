@@ -35,7 +35,7 @@ const EXPERIMENTAL_CSV_DATASET: OpDef = OpDef { name: "ExperimentalCSVDataset", 
 
 const CSV_DATASET_V2: OpDef = OpDef { name: "CSVDatasetV2", ..CSV_DATASET };
 
-/// How files are read.
+/// Options of reading the files.
 struct Format {
     compression: Compression,
     has_header: bool,
@@ -43,12 +43,12 @@ struct Format {
     quotes: bool,
     missing: Bytes,
     columns: Columns,
-    /// The value of each output where a field is missing, if it may.
+    /// Default value of each output for a missing field, or none if the field is required.
     defaults: Vec<Tensor>,
     dtypes: Arc<[DType]>,
 }
 
-/// Which fields of a record are wanted.
+/// Selected fields of a record.
 enum Columns {
     All,
     These(Vec<usize>),
@@ -123,7 +123,7 @@ fn format(ctx: &KernelContext<'_>, spec: &Spec) -> Result<Format> {
     })
 }
 
-/// Numbers of columns, ascending.
+/// Column indices, ascending.
 fn indices(ctx: &KernelContext<'_>, i: usize, name: &str) -> Result<Vec<usize>> {
     let index = |index: i64| {
         usize::try_from(index)
@@ -158,7 +158,7 @@ impl Dataset for OfCsv {
 struct ReadingCsv {
     files: Arc<[Bytes]>,
     format: Arc<Format>,
-    /// Files that were opened.
+    /// Number of files opened.
     next: usize,
     open: Option<Records>,
     scope: Arc<Scope>,
@@ -218,17 +218,17 @@ impl Iterate for ReadingCsv {
 struct Records {
     content: Stream,
     path: String,
-    /// Records so far, the header among them.
+    /// Number of records read, including the header.
     number: u64,
 }
 
-/// Where in a field the reading is.
+/// State of the parser within a field.
 #[derive(Clone, Copy, PartialEq)]
 enum At {
     Start,
     Plain,
     Quoted,
-    /// After a quote that ends the field, unless another follows.
+    /// After a quote, which ends the field unless another quote follows.
     Closed,
 }
 
@@ -302,7 +302,7 @@ impl Records {
 }
 
 impl Format {
-    /// The wanted fields of a record as tensors.
+    /// The selected fields of a record as tensors.
     fn element(&self, fields: &[Vec<u8>], budget: &Arc<Budget>) -> Result<Element> {
         let wanted: Vec<&Vec<u8>> = match &self.columns {
             Columns::All => fields.iter().collect(),
@@ -322,7 +322,7 @@ impl Format {
         wanted.into_iter().enumerate().map(|(i, field)| self.value(i, field, budget)).collect()
     }
 
-    /// A field as output `i`.
+    /// A field as a tensor for output `i`.
     fn value(&self, i: usize, field: &[u8], budget: &Arc<Budget>) -> Result<Tensor> {
         if field.is_empty() || *field == self.missing {
             let default = &self.defaults[i];

@@ -11,55 +11,55 @@ use thalweg_tensor::{Bytes, Result, Shape, Tensor, Variant, VariantValue, bail, 
 use super::element::{Element, Spec};
 use super::scope::Scope;
 
-/// A dataset without an end.
+/// Cardinality of an infinite dataset.
 pub(crate) const INFINITE: i64 = -1;
-/// A dataset of which nobody can tell how many elements it has.
+/// Unknown cardinality.
 pub(crate) const UNKNOWN: i64 = -2;
-/// Datasets on top of each other; each takes a piece of the stack when an element is drawn.
+/// Maximum depth of nested datasets; drawing an element recurses this deep on the stack.
 const DEPTH_MAX: usize = 400;
 
-/// How elements come about.
+/// A description of how elements are computed (TensorFlow's `DatasetBase`).
 pub(crate) trait Dataset: Send + Sync {
-    /// What is known of the elements.
+    /// Dtypes and shapes of the elements, as far as known.
     fn spec(&self) -> &Spec;
 
-    /// How many elements there are; [`INFINITE`] or [`UNKNOWN`] where that is not a number.
+    /// Number of elements, or [`INFINITE`] or [`UNKNOWN`].
     fn cardinality(&self) -> i64 {
         UNKNOWN
     }
 
-    /// Begins to draw the elements.
+    /// Starts an iteration.
     fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>>;
 
-    /// The datasets that it is built upon.
+    /// The input datasets.
     fn inputs(&self) -> Vec<&Source> {
         Vec::new()
     }
 
-    /// Has the next iteration draw what the first one drew, where iterations differ.
+    /// Makes the next iteration produce the elements of the first, where iterations differ (seeds).
     fn rewind(&self) {}
 
-    /// What the user asked of the runtime, serialized.
+    /// The serialized `tf.data.Options`.
     fn options(&self) -> Bytes {
         Bytes::new()
     }
 }
 
-/// How one dataset is made of another.
+/// A dataset with one input, as a function of it.
 pub(crate) trait Transform: Send + Sync + 'static {
-    /// How many elements there are, as [`Dataset::cardinality`] says it.
+    /// Number of elements, as [`Dataset::cardinality`] returns it.
     fn cardinality(&self, _input: &Source) -> i64 {
         UNKNOWN
     }
 
-    /// Begins to draw the elements.
+    /// Starts an iteration.
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>>;
 
     /// As [`Dataset::rewind`].
     fn rewind(&self) {}
 }
 
-/// A dataset on top of one other.
+/// A dataset with one input.
 struct Transformed<T> {
     input: Source,
     spec: Spec,
@@ -88,16 +88,16 @@ impl<T: Transform> Dataset for Transformed<T> {
     }
 }
 
-/// What drawing one element gives: none at the end. An error does not end the sequence.
+/// Result of drawing an element: `None` at the end. Iteration may continue after an error.
 pub(crate) type Next = Poll<Result<Option<Element>>>;
 
-/// A place in a sequence of elements.
+/// An iterator over elements (TensorFlow's `DatasetBaseIterator`).
 pub(crate) trait Iterate: Send {
-    /// The next element; nothing is lost if it is not there yet.
+    /// The next element. `Pending` loses nothing and wakes `cx` when polling again makes progress.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next;
 }
 
-/// A dataset as others build upon it.
+/// A shared dataset, with its depth.
 #[derive(Clone)]
 pub(crate) struct Source {
     dataset: Arc<dyn Dataset>,
@@ -119,7 +119,7 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// A dataset on top of `depth` others.
+    /// A dataset whose inputs have depth `depth`.
     pub(crate) fn new(dataset: impl Dataset + 'static, depth: usize) -> Result<Source> {
         ensure!(
             depth < DEPTH_MAX,
@@ -129,30 +129,30 @@ impl Source {
         Ok(Source { dataset: Arc::new(dataset), depth: depth + 1 })
     }
 
-    /// A dataset on top of this one.
+    /// A dataset with this one as input.
     pub(crate) fn under(&self, dataset: impl Dataset + 'static) -> Result<Source> {
         Source::new(dataset, self.depth)
     }
 
-    /// The dataset that a transformation makes of this one.
+    /// Applies a transformation to this dataset.
     pub(crate) fn then(self, spec: Spec, how: impl Transform) -> Result<Source> {
         let depth = self.depth;
         Source::new(Transformed { input: self, spec, how }, depth)
     }
 
-    /// Rewinds it and all that it is built upon.
+    /// Rewinds this dataset and all its inputs.
     pub(crate) fn rewind_all(&self) {
         self.dataset.rewind();
         self.dataset.inputs().into_iter().for_each(Source::rewind_all);
     }
 
-    /// How many datasets deep the one in a variant is, if one is.
+    /// Nesting depth of the dataset in a variant; 0 if the variant is none.
     pub(crate) fn depth_in(value: &VariantValue) -> usize {
         let any = value.as_ref().map(|value| -> &dyn Any { &**value });
         any.and_then(|any| any.downcast_ref::<Source>()).map_or(0, Source::depth)
     }
 
-    /// How many datasets deep it is.
+    /// Nesting depth.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
@@ -177,7 +177,7 @@ impl Source {
         Source::of(ctx.input(i)?)
     }
 
-    /// A scalar that holds it.
+    /// A scalar variant that holds the dataset.
     pub(crate) fn into_tensor(self) -> Result<Tensor> {
         Tensor::from_variants(Shape::scalar(), vec![Some(Arc::new(self))])
     }
@@ -188,13 +188,13 @@ impl Variant for Source {
         "tensorflow::DatasetVariantWrapper"
     }
 
-    /// Datasets do not leave the process that made them.
+    /// Datasets cannot be sent to another process.
     fn encode(&self) -> Option<(Bytes, Vec<Tensor>)> {
         None
     }
 }
 
-/// A kernel that makes a dataset of its inputs.
+/// A kernel that makes a dataset from its inputs.
 pub(crate) fn dataset_kernel(
     make: impl Fn(&KernelContext<'_>) -> Result<Source> + Send + Sync + 'static,
 ) -> Result<AnyKernel> {
@@ -204,7 +204,7 @@ pub(crate) fn dataset_kernel(
     })
 }
 
-/// A kernel that makes a dataset on top of the one in its first input.
+/// A kernel that makes a dataset from the one in its first input.
 pub(crate) fn transformation(
     init: &KernelInit<'_>,
     make: impl Fn(&KernelContext<'_>, Source, Spec) -> Result<Source> + Send + Sync + 'static,
@@ -213,13 +213,13 @@ pub(crate) fn transformation(
     dataset_kernel(move |ctx| make(ctx, Source::input(ctx, 0)?, spec.clone()))
 }
 
-/// Gives other work on the thread its turn in loops that may find nothing for long, and notices
-/// there that nobody waits any more.
+/// Cooperative yielding for loops that may run long without producing an element: lets other work
+/// on the thread run and cancellation take effect.
 #[derive(Default)]
 pub(crate) struct Turns(u32);
 
 impl Turns {
-    /// Ready most of the time.
+    /// Pending once in a number of calls.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.0 = self.0.wrapping_add(1);
         if self.0.is_multiple_of(1024) {
@@ -238,7 +238,7 @@ pub(crate) fn string_input(ctx: &KernelContext<'_>, i: usize, name: &str) -> Res
     }
 }
 
-/// The scalar flag in input `i`.
+/// The scalar bool in input `i`.
 pub(crate) fn flag_input(ctx: &KernelContext<'_>, i: usize, name: &str) -> Result<bool> {
     let tensor = ctx.input(i)?;
     ensure!(

@@ -29,7 +29,7 @@ const DIRECTED_INTERLEAVE_DATASET: OpDef = OpDef::new("DirectedInterleaveDataset
 const EXPERIMENTAL_DIRECTED_INTERLEAVE_DATASET: OpDef =
     OpDef { name: "ExperimentalDirectedInterleaveDataset", ..DIRECTED_INTERLEAVE_DATASET };
 
-/// Elements of the datasets that another one names.
+/// `DirectedInterleaveDataset`: a selector dataset gives the index of the input of each element.
 struct Directed {
     selector: Source,
     inputs: Vec<Source>,
@@ -83,7 +83,7 @@ impl Dataset for Directed {
 }
 
 struct Directing {
-    /// `None` at the end.
+    /// `None` after its end.
     selector: Option<Box<dyn Iterate>>,
     inputs: Vec<Option<Box<dyn Iterate>>>,
     stops_on_empty: bool,

@@ -10,10 +10,10 @@ use thalweg_tensor::{Result, err};
 use super::scope::Scope;
 use super::task::{After, Task, Work};
 
-/// Goes on whenever it is polled, until it has an answer.
+/// A state machine that is polled until it returns the kernel's result.
 pub(crate) type Machine = Box<dyn FnMut(&mut Context<'_>) -> Poll<Result<Outputs>> + Send>;
 
-/// A machine at work for a call.
+/// A machine that runs for an asynchronous call.
 struct Drive {
     running: Mutex<Option<Running>>,
     registration: OnceLock<Registration>,
@@ -59,7 +59,8 @@ impl Work for Drive {
     }
 }
 
-/// Answers `call` with what `make`'s machine comes to; it ends early with the call's step.
+/// Runs the machine of `make` and completes `call` with its result; the step's cancellation ends
+/// it.
 pub(crate) fn drive(call: AsyncCall, make: impl FnOnce(&Arc<Scope>) -> Result<Machine>) {
     let scope = Scope::new(&call.step);
     let machine = match make(&scope) {
@@ -76,12 +77,12 @@ pub(crate) fn drive(call: AsyncCall, make: impl FnOnce(&Arc<Scope>) -> Result<Ma
     let weak = Arc::downgrade(&task);
     let cancelled = scope.cancellation.clone();
     let registration = step.cancellation().on_cancel(move |cause| {
-        // What the machine waits for ends, and then the machine is run once more.
+        // Cancels what the machine waits for, and then polls the machine once more.
         cancelled.cancel(cause.clone());
         if let Some(task) = weak.upgrade() {
             task.notify();
         }
     });
-    // The call may have ended meanwhile: the registration then ends with the task.
+    // If the call has already completed, the registration is dropped with the task.
     let _ = task.work.registration.set(registration);
 }

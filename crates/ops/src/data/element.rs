@@ -9,12 +9,12 @@ use thalweg_tensor::{Budget, Charge, DType, PartialShape, Result, Shape, Tensor,
 /// The tensors of one element.
 pub(crate) type Element = SmallVec<[Tensor; 2]>;
 
-/// What all elements of a dataset have in common.
+/// Dtypes and shapes of a dataset's elements (`output_types`, `output_shapes`).
 #[derive(Clone)]
 pub(crate) struct Spec {
     pub(crate) dtypes: Arc<[DType]>,
     pub(crate) shapes: Arc<[PartialShape]>,
-    /// Nothing is known beforehand: the elements come from code that says nothing of them.
+    /// Whether nothing is known, because a Rust closure computes the elements.
     pub(crate) is_open: bool,
 }
 
@@ -34,25 +34,25 @@ impl Spec {
         Ok(Spec { dtypes, shapes, is_open: false })
     }
 
-    /// What the attrs of a dataset op declare.
+    /// The spec of a dataset op's attrs.
     pub(crate) fn of(attrs: NodeAttrs<'_>) -> Result<Spec> {
         let types =
             if attrs.get("output_types").is_some() { "output_types" } else { "Toutput_types" };
         Spec::new(attrs.dtypes(types)?, attrs.shapes("output_shapes")?)
     }
 
-    /// Scalars of one dtype.
+    /// The spec of scalars of one dtype.
     pub(crate) fn scalars(dtype: DType) -> Spec {
         let shapes = Arc::new([PartialShape::scalar()]);
         Spec { dtypes: Arc::new([dtype]), shapes, is_open: false }
     }
 
-    /// Nothing.
+    /// The spec of elements of which nothing is known.
     pub(crate) fn open() -> Spec {
         Spec { dtypes: Arc::new([]), shapes: Arc::new([]), is_open: true }
     }
 
-    /// What is known of component `i` alone.
+    /// The spec of component `i` alone.
     pub(crate) fn component(&self, i: usize) -> Result<Spec> {
         match (self.dtypes.get(i), self.shapes.get(i)) {
             (Some(&dtype), Some(shape)) => Spec::new(vec![dtype], vec![shape.clone()]),
@@ -60,10 +60,10 @@ impl Spec {
         }
     }
 
-    /// Whether elements like `found` can be drawn where elements like these are expected.
+    /// Whether elements of spec `found` are compatible with this spec.
     pub(crate) fn check_accepts(&self, found: &Spec) -> Result<()> {
         if found.is_open {
-            // Each element is looked at when it is drawn.
+            // Each element is checked when it is drawn.
             return Ok(());
         }
         ensure!(
@@ -90,7 +90,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Whether an element is as declared.
+    /// Checks an element against the spec.
     pub(crate) fn check(&self, element: &[Tensor]) -> Result<()> {
         ensure!(
             element.len() == self.dtypes.len(),
@@ -122,7 +122,7 @@ impl Spec {
 /// An element in a buffer.
 pub(crate) struct Held {
     pub(crate) element: Element,
-    /// Pays for the element itself; the tensors are charged for themselves.
+    /// Charge for the buffer slot; the tensors carry their own charges.
     _charge: Charge,
 }
 
@@ -134,10 +134,10 @@ impl Held {
     }
 }
 
-/// Part `i` of a tensor along its first dimension, in memory of its own if that is small: a slice
-/// that is kept must not keep a large tensor alive, and one that is alone can be written over.
+/// Slice `i` of a tensor along its first dimension, copied if it is small: a stored slice must not
+/// keep a large tensor alive, and a copy can be overwritten in place.
 pub(crate) fn slice(tensor: &Tensor, i: usize, budget: &Arc<Budget>) -> Result<Tensor> {
-    /// Up to here copying costs no more than sharing.
+    /// Up to this size, copying costs no more than sharing.
     const COPY_BYTES_MAX: usize = 1024;
     let row = tensor.rows(i, 1, Some(budget))?;
     let shape = Shape::new(&tensor.shape()[1..])?;

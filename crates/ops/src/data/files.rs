@@ -53,7 +53,7 @@ const MATCHING_FILES_DATASET: OpDef = OpDef { name: "MatchingFilesDataset", ..TE
 const EXPERIMENTAL_MATCHING_FILES_DATASET: OpDef =
     OpDef { name: "ExperimentalMatchingFilesDataset", ..MATCHING_FILES_DATASET };
 
-/// What files are read as.
+/// File format.
 #[derive(Clone, Copy)]
 pub(crate) enum Format {
     Lines,
@@ -61,15 +61,15 @@ pub(crate) enum Format {
     Fixed(Fixed),
 }
 
-/// How files are read.
+/// Options of reading files.
 #[derive(Clone)]
 pub(crate) struct Reading {
     pub(crate) format: Format,
-    /// `None` for what each file is itself, which only TFRecords tell.
+    /// `None` detects the compression of each file, for TFRecords only.
     pub(crate) compression: Option<Compression>,
-    /// Where to begin in each file; at its beginning where nothing is said.
+    /// Byte offset at which to start in each file; 0 where there is none.
     pub(crate) offsets: Arc<[u64]>,
-    /// Damaged records in all files that are passed over before one is an error.
+    /// Number of damaged records in all files that are skipped before damage is an error.
     pub(crate) bad_records_max: u64,
     pub(crate) on_bad: Option<OnBadRecord>,
 }
@@ -81,7 +81,7 @@ impl Reading {
     }
 }
 
-/// Records of files, one file after the other.
+/// The records of several files in sequence.
 pub(crate) struct OfFiles {
     files: Arc<[Bytes]>,
     reading: Reading,
@@ -130,7 +130,7 @@ fn fixed_length(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The compression that input `i` names; none where there is no such input.
+/// The compression that input `i` names; none if there is no such input.
 pub(crate) fn compression(ctx: &KernelContext<'_>, i: usize) -> Result<Option<Compression>> {
     if i >= ctx.num_inputs() {
         return Ok(Some(Compression::None));
@@ -142,7 +142,7 @@ pub(crate) fn compression(ctx: &KernelContext<'_>, i: usize) -> Result<Option<Co
 fn of_files(ctx: &KernelContext<'_>, reading: Reading) -> Result<Source> {
     let names = ctx.input(0)?;
     ensure!(names.rank() <= 1, InvalidArgument, "`filenames` must be a scalar or a vector.");
-    // Of TFRecords, -1 says that whoever reads may choose.
+    // For TFRecords, a buffer size of -1 selects the default.
     let least = if matches!(reading.format, Format::Records) { -1 } else { 0 };
     let buffer = ctx.input_range("buffer_size")?.start;
     ensure!(
@@ -173,12 +173,12 @@ impl Dataset for OfFiles {
 
 struct ReadingFiles {
     files: Arc<[Bytes]>,
-    /// What is left of the budget of damaged records is that of the files to come.
+    /// `bad_records_max` counts down to the number that remains for the following files.
     reading: Reading,
-    /// Files that were opened.
+    /// Number of files opened.
     next: usize,
     open: Option<Content>,
-    /// Elements so far.
+    /// Number of elements so far.
     count: u64,
     scope: Arc<Scope>,
     turns: Turns,
@@ -193,7 +193,7 @@ impl ReadingFiles {
         Content::open(&*self.scope.environment.storage, path, i, &self.reading)
     }
 
-    /// Leaves the file that is open, and counts what was damaged in it.
+    /// Closes the current file and adds its damaged records to the count.
     fn leave(&mut self) {
         let Some(content) = self.open.take() else { return };
         for bad in content.bad_records() {
@@ -228,7 +228,8 @@ impl Iterate for ReadingFiles {
                 }
                 Ok(None) => self.leave(),
                 Err(e) => {
-                    // What comes after damage cannot be told from it: the next file is.
+                    // The position after the damage is unknown, so reading continues with the next
+                    // file.
                     self.leave();
                     return Poll::Ready(Err(self.at_element(e)));
                 }
@@ -237,7 +238,7 @@ impl Iterate for ReadingFiles {
     }
 }
 
-/// Names of files that match patterns, one pattern after the other.
+/// `MatchingFilesDataset`: names of files that match patterns, one pattern after the other.
 pub(crate) struct Matching {
     patterns: Arc<[Bytes]>,
     spec: Spec,
@@ -273,7 +274,7 @@ impl Dataset for Matching {
 
 struct MatchingNames {
     patterns: Arc<[Bytes]>,
-    /// Those that are left, once somebody has looked.
+    /// Remaining matches of the current pattern; `None` before the directory was listed.
     found: Option<std::vec::IntoIter<String>>,
     scope: Arc<Scope>,
 }

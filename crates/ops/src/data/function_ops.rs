@@ -1,4 +1,4 @@
-//! Datasets with a function that decides: filter, take-while, scan.
+//! Datasets with a user-defined predicate or state: filter, take-while, scan.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -43,11 +43,12 @@ const SCAN_DATASET: OpDef = OpDef::new("ScanDataset", shape::scalar);
 
 const EXPERIMENTAL_SCAN_DATASET: OpDef = OpDef { name: "ExperimentalScanDataset", ..SCAN_DATASET };
 
-/// Elements that a predicate holds for: all of them, or those before the first it does not.
+/// `FilterDataset` (elements that satisfy a predicate) or `TakeWhileDataset` (elements before the
+/// first that does not).
 pub(crate) struct Chosen {
     pub(crate) predicate: Arc<Function>,
     pub(crate) ends_at_first_other: bool,
-    /// The node, for messages.
+    /// Node name for error messages.
     pub(crate) node: Arc<str>,
 }
 
@@ -125,14 +126,15 @@ impl Iterate for Choosing {
     }
 }
 
-/// Results of a function that hands some of them on to the next call.
+/// `ScanDataset`: a function of a state and an element returns the next state and an output
+/// element.
 pub(crate) struct Scanned {
     pub(crate) function: Arc<Function>,
     pub(crate) initial: Element,
-    /// Components of an element, if that is known.
+    /// Number of components of an output element, if known.
     pub(crate) outputs: Option<usize>,
     pub(crate) preserves_cardinality: bool,
-    /// The node, for messages.
+    /// Node name for error messages.
     pub(crate) node: Arc<str>,
 }
 
@@ -182,7 +184,7 @@ struct Scanning {
 }
 
 impl Scanning {
-    /// Parts what the function returned into the next state and an element.
+    /// Splits the function's results into the next state and an element.
     fn part(&mut self, mut returned: Element) -> Result<Element> {
         let states = self.state.len();
         let is_fine = |outputs: usize| returned.len() == states + outputs;

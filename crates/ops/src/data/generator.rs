@@ -59,13 +59,13 @@ impl Dataset for Generated {
     }
 }
 
-/// What a generator waits for.
+/// The function whose call is awaited.
 enum Stage {
-    /// The state that all calls get.
+    /// `init_func`, whose result is the state for all calls.
     Beginning(Option<Call>),
-    /// The next element.
+    /// `next_func`.
     Going(Element, Option<Call>),
-    /// The end's function, of which nothing but an error is heard.
+    /// `finalize_func`, of whose result only an error is used.
     Ending(Call),
     Ended,
 }

@@ -45,12 +45,12 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A call that wants an element like this.
+    /// A call that expects elements of this spec.
     pub(crate) fn new(number: u64, call: AsyncCall, spec: Spec) -> Request {
         Request { number, call, spec, is_optional: false, registration: None }
     }
 
-    /// What a node that draws puts out.
+    /// The node's outputs for a drawn element.
     pub(crate) fn outputs(&self, next: Result<Option<Element>>) -> Result<Outputs> {
         let next = next?;
         if let Some(element) = &next {
@@ -64,18 +64,18 @@ impl Request {
     }
 }
 
-/// An iterator and those who wait for its elements.
+/// An iterator and the queue of calls for its elements.
 pub(crate) struct Pump {
     iterator: Mutex<Box<dyn Iterate>>,
     waiting: Mutex<VecDeque<Request>>,
-    /// An element whose caller was cancelled while it was made.
+    /// An element that was drawn for a call that was cancelled meanwhile.
     kept: Mutex<Option<Result<Option<Element>>>>,
     next_number: AtomicU64,
     drawn: AtomicU64,
 }
 
 impl Pump {
-    /// The iterator has given `drawn` elements before.
+    /// `drawn` is the number of elements that the iterator has already produced.
     pub(crate) fn new(iterator: Box<dyn Iterate>, drawn: u64) -> Pump {
         Pump {
             iterator: Mutex::new(iterator),
@@ -86,7 +86,7 @@ impl Pump {
         }
     }
 
-    /// Elements given so far.
+    /// Number of elements drawn.
     pub(crate) fn drawn(&self) -> u64 {
         self.drawn.load(Ordering::Relaxed)
     }
@@ -128,7 +128,7 @@ impl Work for Pump {
     }
 }
 
-/// Has `call` wait for the next element; it gets it at once if it is there.
+/// Enqueues `call` for the next element; it completes at once if the element is available.
 fn submit(pump: &Arc<Task<Pump>>, call: AsyncCall, spec: Spec, is_optional: bool) {
     let number = pump.work.next_number.fetch_add(1, Ordering::Relaxed);
     let step = call.step.clone();

@@ -48,7 +48,8 @@ const GROUP_BY_REDUCER_DATASET: OpDef = OpDef::new("GroupByReducerDataset", shap
 const EXPERIMENTAL_GROUP_BY_REDUCER_DATASET: OpDef =
     OpDef { name: "ExperimentalGroupByReducerDataset", ..GROUP_BY_REDUCER_DATASET };
 
-/// Windows of elements with one key, each made into a dataset by a function.
+/// `GroupByWindowDataset`: a reduce function maps each window of elements with equal keys to a
+/// dataset.
 struct ByWindow {
     key: Arc<Function>,
     size: Arc<Function>,
@@ -88,10 +89,10 @@ impl Transform for ByWindow {
 
 /// Elements with their keys.
 struct Keyed {
-    /// Gone once it has ended.
+    /// `None` after its end.
     input: Option<Box<dyn Iterate>>,
     key: Arc<Function>,
-    /// An element whose key is not known yet.
+    /// An element whose key is being computed.
     asked: Option<(Element, Call)>,
     count: u64,
     node: Arc<str>,
@@ -115,7 +116,7 @@ impl Keyed {
         })
     }
 
-    /// The next element and its key; none at the end.
+    /// The next element and its key; `None` at the end.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<(i64, Element)>>> {
         if self.asked.is_none() {
             let Some(input) = &mut self.input else { return Poll::Ready(Ok(None)) };
@@ -138,13 +139,13 @@ impl Keyed {
     }
 }
 
-/// What a grouping waits for.
+/// What the iterator waits for.
 enum Stage {
     /// The next element and its key.
     Drawing,
-    /// The size of the windows of a new key.
+    /// The window size of a new key.
     Sizing(Element, i64, Call),
-    /// The dataset made of a window.
+    /// The dataset that the reduce function makes of a window.
     Reducing(Call),
     /// The next element of such a dataset.
     Flushing(Box<dyn Iterate>),
@@ -164,7 +165,7 @@ struct Grouping {
 }
 
 impl Grouping {
-    /// Begins to make a dataset of the elements with this key.
+    /// Starts the reduce function on the elements of this key.
     fn flush(&mut self, key: i64) -> Result<Stage> {
         let held = self.groups.remove(&key).unwrap_or_default();
         let elements = Arc::new(held.into_iter().map(|held| held.element).collect());
@@ -173,7 +174,7 @@ impl Grouping {
         Ok(Stage::Reducing(self.reduce.call(&self.scope, [Tensor::scalar(key), window])))
     }
 
-    /// Puts an element to those with its key, of whose windows the size is known.
+    /// Adds an element to the window of its key, whose window size is known.
     fn add(&mut self, key: i64, element: Element) -> Result<Stage> {
         let size = self.sizes.get(&key).copied().unwrap_or(1);
         let held = Held::new(element, &self.scope.budget)?;
@@ -182,7 +183,7 @@ impl Grouping {
         if group.len() >= size { self.flush(key) } else { Ok(Stage::Drawing) }
     }
 
-    /// What follows when an element has its key.
+    /// Continues with an element and its key.
     fn keyed(&mut self, key: i64, element: Element) -> Result<Stage> {
         if self.sizes.contains_key(&key) {
             return self.add(key, element);
@@ -198,7 +199,7 @@ impl Grouping {
             InvalidArgument,
             "Window size must be greater than zero, but got {size}."
         );
-        // What is remembered of a key is counted as an element is.
+        // The map entry of a key is charged like an element.
         self.sizes.insert(key, usize::try_from(size).unwrap_or(usize::MAX));
         self.add(key, element)
     }
@@ -211,7 +212,7 @@ impl Iterate for Grouping {
             match &mut self.stage {
                 Stage::Drawing => match ready!(self.keyed.poll(cx))? {
                     Some((key, element)) => self.stage = self.keyed(key, element)?,
-                    // What is left leaves in the order of the keys.
+                    // The remaining windows are reduced in the order of their keys.
                     None => match self.groups.keys().next().copied() {
                         Some(key) => self.stage = self.flush(key)?,
                         None => return Poll::Ready(Ok(None)),
@@ -250,7 +251,7 @@ fn ensure_one(returned: &[Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// For each key, what a reduction of its elements comes to.
+/// `GroupByReducerDataset`: a reducer's result for each key.
 struct ByReducer {
     functions: Arc<[Arc<Function>; 4]>,
     node: Arc<str>,
@@ -286,7 +287,7 @@ impl Transform for ByReducer {
     }
 }
 
-/// What a reduction by key waits for.
+/// What the iterator waits for.
 enum ReduceStage {
     Drawing,
     Beginning(Element, i64, Call),

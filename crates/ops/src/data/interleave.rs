@@ -67,16 +67,16 @@ const PARALLEL_INTERLEAVE_DATASET_V3: OpDef =
 const PARALLEL_INTERLEAVE_DATASET_V4: OpDef =
     OpDef { name: "ParallelInterleaveDatasetV4", ..PARALLEL_INTERLEAVE_DATASET_V3 };
 
-/// Elements of the datasets that a function returns, `cycle` of them at a time, `block` elements of
-/// each in turn.
+/// `InterleaveDataset`: interleaves `cycle_length` datasets, with `block_length` consecutive
+/// elements of each.
 #[derive(Clone)]
 pub(crate) struct Interleaved {
     pub(crate) function: Arc<Function>,
     pub(crate) cycle: usize,
     pub(crate) block: u64,
-    /// Elements that each dataset is read ahead, in the background.
+    /// Number of elements of each open dataset that are prefetched.
     pub(crate) ahead: usize,
-    /// The node, for messages.
+    /// Node name for error messages.
     pub(crate) node: Arc<str>,
 }
 
@@ -150,7 +150,7 @@ impl Transform for Interleaved {
     }
 }
 
-/// A dataset being read.
+/// An open dataset of the cycle.
 struct Open {
     elements: Box<dyn Iterate>,
     _charge: Charge,
@@ -160,16 +160,16 @@ struct Interleaving {
     input: Option<Box<dyn Iterate>>,
     how: Interleaved,
     scope: Arc<Scope>,
-    /// Datasets being read, by place in the cycle; places that were never used are not there.
+    /// Open datasets by slot of the cycle; slots that were never used are missing.
     open: Vec<Option<Open>>,
     open_count: usize,
-    /// The place whose turn it is.
+    /// The current slot.
     at: usize,
-    /// Elements that it has given in this turn.
+    /// Elements drawn from the current slot in this block.
     taken: u64,
-    /// The call that makes the dataset for this place.
+    /// The call that makes the dataset for the current slot.
     call: Option<Call>,
-    /// Datasets so far.
+    /// Number of datasets opened.
     count: u64,
     turns: Turns,
 }
@@ -178,7 +178,7 @@ impl Interleaving {
     fn next_place(&mut self) {
         self.taken = 0;
         self.at = (self.at + 1) % self.how.cycle;
-        // Nothing is left to fill the places that were never used.
+        // The input has ended, so slots that were never used stay empty.
         if self.input.is_none() && self.at >= self.open.len() {
             self.at = 0;
         }
@@ -201,7 +201,7 @@ impl Interleaving {
         if self.how.ahead > 0 {
             opened = prefetch::ahead(opened, self.how.ahead, &self.scope);
         }
-        /// What a dataset takes while it is read, whatever it holds.
+        /// Bytes charged for an open dataset besides its own elements.
         const OPEN_BYTES: usize = 1024;
         let charge = Charge::new(&self.scope.budget, OPEN_BYTES)?;
         if self.at >= self.open.len() {

@@ -1,4 +1,4 @@
-//! Iterator resources: creation, initialization, string handles, and saving of positions.
+//! Iterator resources: creation, initialization, string handles, and checkpoints of positions.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -94,9 +94,9 @@ const ITERATOR_GET_DEVICE: OpDef = OpDef::new("IteratorGetDevice", shape::scalar
 const EXPERIMENTAL_ITERATOR_GET_DEVICE: OpDef =
     OpDef { name: "ExperimentalIteratorGetDevice", ..ITERATOR_GET_DEVICE };
 
-/// State that elements are drawn from.
+/// A resource from which elements are drawn.
 pub(crate) trait Drawn: Resource {
-    /// What the elements are like.
+    /// Dtypes and shapes of the elements.
     fn spec(&self) -> &Spec;
 }
 
@@ -106,13 +106,13 @@ impl Drawn for IteratorResource {
     }
 }
 
-/// A place in a dataset, if it has been given one.
+/// An iterator resource; it has no dataset before it is initialized.
 pub(crate) struct IteratorResource {
     spec: Spec,
     opened: Mutex<Option<Opened>>,
 }
 
-/// A dataset and what draws from it.
+/// A dataset and its iterator.
 struct Opened {
     dataset: Source,
     scope: Arc<Scope>,
@@ -126,7 +126,7 @@ impl Drop for Opened {
 }
 
 impl Opened {
-    /// Draws from the dataset, from its `done`-th element on.
+    /// Starts an iteration at element `done`.
     fn new(dataset: Source, step: &StepContext, done: u64) -> Result<Opened> {
         let scope = Scope::new(step);
         if done > 0 {
@@ -141,7 +141,7 @@ impl Opened {
     }
 }
 
-/// Passes over what was drawn before the place was saved.
+/// Skips the elements before a restored position.
 struct Replaying {
     input: Box<dyn Iterate>,
     left: u64,
@@ -152,7 +152,7 @@ impl Iterate for Replaying {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         while self.left > 0 {
             ready!(self.turns.poll(cx));
-            // Elements that failed count as well: they were drawn.
+            // Failed elements count as well: they were drawn.
             if let Ok(None) = ready!(self.input.poll_next(cx)) {
                 return Poll::Ready(Ok(None));
             }
@@ -173,7 +173,7 @@ impl IteratorResource {
         IteratorResource { spec, opened: Mutex::new(None) }
     }
 
-    /// Begins anew with this dataset, at its `done`-th element.
+    /// Starts over with this dataset, at element `done`.
     fn open(&self, dataset: Source, step: &StepContext, done: u64) -> Result<()> {
         self.spec.check_accepts(dataset.spec())?;
         let opened = Opened::new(dataset, step, done)?;
@@ -182,7 +182,7 @@ impl IteratorResource {
         Ok(())
     }
 
-    /// What draws from the dataset.
+    /// The queue of calls for the iterator's elements.
     pub(crate) fn pump(&self) -> Result<Arc<Task<Pump>>> {
         match &*self.opened.lock() {
             Some(opened) => Ok(opened.pump.clone()),
@@ -220,12 +220,12 @@ fn make_iterator(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Lets go of an anonymous iterator: its handles own it, so it goes with the last of them.
+/// Deletes an anonymous iterator: its handles own it, so it is freed with the last of them.
 fn delete(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| state_input::<IteratorResource>(ctx, 0).map(drop))
 }
 
-/// What V2 ops give along with a handle; the handle itself lets go of the state.
+/// The deleter output of V2 ops; it has no function here, because the handle owns the state.
 pub(crate) fn deleter() -> Result<Tensor> {
     Tensor::from_variants(Shape::scalar(), vec![Some(Arc::new(Deleter))])
 }
@@ -243,7 +243,7 @@ impl Variant for Deleter {
     }
 }
 
-/// Makes its dataset by a function, the first time it runs.
+/// `OneShotIterator`: a function makes the dataset when the iterator is first used.
 struct OneShot {
     factory: String,
     attrs: Attrs,
@@ -256,7 +256,7 @@ struct OneShot {
 enum OneShotState {
     #[default]
     New,
-    /// The function runs; these wait for it.
+    /// The function is running; these calls wait for it.
     Starting(Vec<AsyncCall>),
     Ready(Tensor),
 }
@@ -316,7 +316,7 @@ impl AsyncKernel for OneShot {
     }
 }
 
-/// A new iterator over the dataset that a factory returned.
+/// A new iterator over the dataset that the factory function returned.
 fn one_shot_iterator(
     returned: &[Tensor],
     spec: Spec,
@@ -343,7 +343,7 @@ fn get_device(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A kernel that writes down a handle.
+/// `IteratorToStringHandle`: serializes a handle.
 pub(crate) fn to_string<T: Drawn>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let _: Arc<T> = state_input(ctx, 0)?;
@@ -353,7 +353,7 @@ pub(crate) fn to_string<T: Drawn>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A kernel that reads what [`to_string`] wrote.
+/// `IteratorFromStringHandle`: parses the output of [`to_string`].
 pub(crate) fn from_string<T: Drawn>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let spec = Spec::of(init.attrs())?;
     AnyKernel::new(move |ctx| {
@@ -392,11 +392,11 @@ fn handle_from_string(ctx: &KernelContext<'_>) -> Result<ResourceHandle> {
     Tensor::from_proto(&proto, None)?.resources()?.first().cloned().ok_or_else(bad)
 }
 
-/// Our name for a saved place; only we read it.
+/// Type name of a serialized position, which only this implementation reads.
 const STATE_TYPE: &str = "thalweg::IteratorState";
 
-/// How far an iterator has come. Drawing as many elements of an equal dataset leads to the same
-/// place, unless it is random without a seed.
+/// Number of elements drawn from an iterator. Skipping as many elements of an equal dataset
+/// restores the position, unless the dataset is random without a seed.
 #[derive(Debug)]
 struct SavedPlace(u64);
 

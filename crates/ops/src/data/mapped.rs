@@ -30,13 +30,13 @@ pub(crate) static FAMILY: Family = Family {
 pub(crate) struct Mapped {
     pub(crate) function: Arc<Function>,
     pub(crate) preserves_cardinality: bool,
-    /// Calls at once; `None` begins one when its result is asked for.
+    /// Number of parallel calls; `None` starts a call when its result is requested.
     pub(crate) calls: Option<i64>,
-    /// The node, for messages.
+    /// Node name for error messages.
     pub(crate) node: Arc<str>,
 }
 
-/// The number of calls at once, which is positive or -1 for as many as seem good.
+/// The number of parallel calls: positive, or -1 for automatic.
 pub(crate) fn checked_calls(calls: i64) -> Result<i64> {
     ensure!(
         calls > 0 || calls == -1,
@@ -85,24 +85,25 @@ impl Transform for Mapped {
     }
 }
 
-/// What calls for the elements of one iteration share.
+/// State shared by the calls of one iteration.
 struct Calling {
     function: Arc<Function>,
     scope: Arc<Scope>,
     node: Arc<str>,
-    /// Results so far.
+    /// Number of results so far.
     count: u64,
     preserves_cardinality: bool,
 }
 
 impl Calling {
-    /// What the result of a call is to those who draw.
+    /// Converts the result of a call to the iterator's.
     fn outcome(&mut self, result: Result<Element>) -> Result<Option<Element>> {
         let number = self.count;
         self.count += 1;
         match result {
             Ok(element) => Ok(Some(element)),
-            // A function that says so ends the sequence, unless that was promised not to happen.
+            // OUT_OF_RANGE from the function ends the sequence, unless `preserve_cardinality`
+            // forbids it.
             Err(e) if e.code() == Code::OutOfRange && !self.preserves_cardinality => Ok(None),
             Err(e) if e.code() == Code::OutOfRange => {
                 Err(out_of_range(at_element(e, &self.node, number)))
@@ -112,18 +113,18 @@ impl Calling {
     }
 }
 
-/// The error of a function that ended a sequence which must keep its cardinality.
+/// The error for a function that ended a sequence whose cardinality must be preserved.
 pub(crate) fn out_of_range(e: Error) -> Error {
     e.with_code(Code::InvalidArgument)
         .map_message(|m| format!("Function invocation produced OutOfRangeError: {m}"))
 }
 
-/// An error with the element that it came up at.
+/// Adds the node and the index of the element to an error.
 pub(crate) fn at_element(e: Error, node: &str, number: u64) -> Error {
     e.map_message(|m| format!("{m} (at element {number} of dataset '{node}')"))
 }
 
-/// Calls one after the other.
+/// Sequential calls.
 struct OneByOne {
     input: Box<dyn Iterate>,
     calling: Calling,
@@ -145,9 +146,9 @@ impl Iterate for OneByOne {
     }
 }
 
-/// Several calls at once; their results come in the elements' order.
+/// Parallel calls; results are returned in the elements' order.
 struct Several {
-    /// `None` once it has ended.
+    /// `None` after its end.
     input: Option<Box<dyn Iterate>>,
     calling: Calling,
     window: usize,

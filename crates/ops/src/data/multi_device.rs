@@ -80,7 +80,7 @@ const MULTI_DEVICE_ITERATOR_FROM_STRING_HANDLE: OpDef =
 const DELETE_MULTI_DEVICE_ITERATOR: OpDef =
     OpDef { name: "DeleteMultiDeviceIterator", shape: shape::unknown, ..MULTI_DEVICE_ITERATOR };
 
-/// The iterator of several devices.
+/// The `MultiDeviceIterator` resource.
 pub(crate) struct MultiDevice {
     spec: Spec,
     shards: usize,
@@ -89,12 +89,12 @@ pub(crate) struct MultiDevice {
 
 #[derive(Default)]
 struct State {
-    /// How often it was started.
+    /// Incremented by each initialization (`incarnation_id`).
     incarnation: i64,
     dealing: Option<Dealing>,
 }
 
-/// A dataset being dealt out.
+/// A dataset that is being distributed over the shards.
 struct Dealing {
     scope: Arc<Scope>,
     dealer: Arc<Task<Dealer>>,
@@ -143,7 +143,7 @@ fn anonymous(init: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(move |ctx| set_anonymous(ctx, Arc::new(new()), "AnonymousMultiDeviceIterator"))
 }
 
-/// Lets go of an anonymous iterator: its handles own it, so it goes with the last of them.
+/// Deletes an anonymous iterator: its handles own it, so it is freed with the last of them.
 fn delete(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| state_input::<MultiDevice>(ctx, 0).map(drop))
 }
@@ -177,21 +177,21 @@ fn start(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Draws elements and deals them out, as long as somebody waits for one.
+/// Draws elements and distributes them round-robin, as long as a call waits for one.
 struct Dealer {
     input: Mutex<Box<dyn Iterate>>,
     hands: Mutex<Hands>,
-    /// Elements that may lie before a device.
+    /// Maximum buffered elements per shard (`max_buffer_size`).
     capacity: usize,
     scope: Arc<Scope>,
 }
 
 struct Hands {
     shards: Vec<Shard>,
-    /// Whose turn it is to be given one.
+    /// Index of the shard that gets the next element.
     next: usize,
     is_ended: bool,
-    /// Numbers for requests.
+    /// Next request number.
     number: u64,
 }
 
@@ -202,7 +202,7 @@ struct Shard {
 }
 
 impl Hands {
-    /// A request that can be answered, with its answer.
+    /// A request that can be completed, with its result.
     fn ready(&mut self) -> Option<(Request, Result<Option<Element>>)> {
         let is_ended = self.is_ended;
         self.shards.iter_mut().find_map(|shard| {
@@ -255,7 +255,8 @@ impl Work for Dealer {
             let is_full = |hands: &Hands| {
                 hands.shards.get(hands.next).is_none_or(|shard| shard.dealt.len() >= self.capacity)
             };
-            // If the next hand is full, whoever takes from it goes on.
+            // If the next shard's buffer is full, a call that takes from it resumes the
+            // distribution.
             if !hands.is_awaited() || is_full(&hands) {
                 return After::default();
             }
@@ -278,7 +279,7 @@ fn get_next(init: &KernelInit<'_>) -> Result<AnyKernel> {
     Ok(AnyKernel::Async(Arc::new(GetNext { spec: Spec::of(init.attrs())? })))
 }
 
-/// The dealer and the shard that a call asks for.
+/// The distributor and the shard that a call refers to.
 fn asked(call: &AsyncCall) -> Result<(Arc<Task<Dealer>>, usize)> {
     let iterator: Arc<MultiDevice> = state_of_call(call, 0)?;
     let shard = call.input(1)?;

@@ -46,7 +46,7 @@ fn get_value_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, wrapped)
 }
 
-/// The outputs are as the attr `output_shapes` says.
+/// Output shapes from the attr `output_shapes`.
 pub(crate) fn declared_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
     let shapes = c.attrs().shapes("output_shapes")?;
     ensure!(
@@ -62,10 +62,10 @@ pub(crate) fn declared_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// TensorFlow's name for the value.
+/// TensorFlow's type name of the variant.
 pub(crate) const OPTIONAL_TYPE: &str = "tensorflow::data::Optional";
 
-/// An element, or none.
+/// An element or none.
 #[derive(Debug)]
 struct Optional(Option<Element>);
 
@@ -85,13 +85,13 @@ impl Variant for Optional {
     }
 }
 
-/// A scalar that holds an element, or says that there is none.
+/// A scalar variant that holds an optional element.
 pub(crate) fn optional(element: Option<Element>) -> Result<Tensor> {
     element.iter().flatten().try_for_each(|tensor| check_nesting(tensor).map(drop))?;
     Tensor::from_variants(Shape::scalar(), vec![Some(Arc::new(Optional(element)))])
 }
 
-/// The element in a variant, which may have come from another process.
+/// The optional in a variant, which may have been decoded from another process.
 fn value_of(tensor: &Tensor) -> Result<Option<Element>> {
     let [value] = tensor.variants()? else {
         bail!(InvalidArgument, "Input to an optional op must be a scalar, got {}", tensor.shape());
@@ -115,7 +115,7 @@ fn decoded(value: &VariantValue) -> Result<Option<Element>> {
     }
 }
 
-/// An optional like this one, holding zeroes if it holds something.
+/// An optional with zeros in place of each component; none stays none.
 pub(crate) fn zeros(ctx: &KernelContext<'_>, like: &VariantValue) -> Result<Tensor> {
     let zero = |tensor: &Tensor| zero_element(ctx, tensor);
     let element = decoded(like)?.map(|e| e.iter().map(zero).collect::<Result<Element>>());

@@ -23,28 +23,28 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// To which shape a component is padded, `None` for as far as the batch needs, and with what.
+/// Padded shape of a component (`None`: the largest size in the batch) and padding value.
 struct Padding {
     sizes: Vec<Option<usize>>,
     value: Tensor,
 }
 
-/// Elements padded and stacked.
+/// `PaddedBatchDataset`: elements padded to a common shape and stacked.
 pub(crate) struct PaddedBatched {
     size: usize,
     drops_remainder: bool,
-    /// `None` pads every component with zeros, as far as the batch needs.
+    /// `None` pads every component with zeros to the largest size in the batch.
     paddings: Option<Arc<[Padding]>>,
 }
 
 impl PaddedBatched {
-    /// Elements padded with zeros to the largest in their batch.
+    /// Pads elements with zeros to the largest shape in their batch.
     pub(crate) fn to_largest(size: usize) -> PaddedBatched {
         PaddedBatched { size, drops_remainder: false, paddings: None }
     }
 }
 
-/// Zeros, as far as the batch needs.
+/// Padding with zeros to the largest size in the batch.
 fn default_paddings(elements: &[Held]) -> Result<Arc<[Padding]>> {
     let Some(first) = elements.first() else { bail!(Internal, "an empty batch") };
     let padding = |tensor: &Tensor| {
@@ -198,7 +198,7 @@ fn padded_component(
     Ok(batch)
 }
 
-/// Copies a smaller array into the corner of a larger one.
+/// Copies an array to the origin of a larger one.
 fn place<C: Cell>(target: &mut [C], target_dims: &[usize], source: &[C], source_dims: &[usize]) {
     let (Some(&wide), Some(&narrow)) = (target_dims.last(), source_dims.last()) else {
         return target.clone_from_slice(source);

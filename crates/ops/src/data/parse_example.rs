@@ -51,7 +51,7 @@ fn parse(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// One component for each feature, in the order of their keys: sparse and ragged ones as variants.
+/// One component per feature, in the order of their keys; sparse and ragged features are variants.
 fn components(
     parser: &ExampleParser,
     parts: &[Tensor],

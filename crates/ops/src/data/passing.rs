@@ -1,4 +1,4 @@
-//! Datasets that pass elements through: options, assertions about cardinality, and ignored errors.
+//! Datasets that do not change elements: options, assertions about cardinality, and ignored errors.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -134,9 +134,8 @@ const EXPERIMENTAL_ASSERT_NEXT_DATASET: OpDef =
 
 const ASSERT_PREV_DATASET: OpDef = OpDef { name: "AssertPrevDataset", ..ASSERT_NEXT_DATASET };
 
-/// The input itself, the first if there are several with the same elements. How many threads work,
-/// what is measured, and how the pipeline is rewritten, is the runtime's affair: it has one pool,
-/// and no other form of the pipeline.
+/// The first input, unchanged. Options such as thread counts, statistics and rewriting do not apply
+/// to this runtime: it has one pool and does not rewrite pipelines.
 fn pass(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         Source::input(ctx, 0)?;
@@ -145,7 +144,8 @@ fn pass(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The input itself, if nothing is asserted of how the pipeline was rewritten: it is not.
+/// `AssertNextDataset`: the input itself if the asserted list is empty; pipelines are not
+/// rewritten.
 fn assert_rewrites(init: &KernelInit<'_>) -> Result<AnyKernel> {
     transformation(init, |ctx, input, _| {
         let names = ctx.input(1)?.strings()?;
@@ -159,7 +159,7 @@ fn assert_rewrites(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A dataset that remembers what was asked of the runtime.
+/// `OptionsDataset`: the input with serialized `tf.data.Options`.
 struct WithOptions {
     input: Source,
     options: Bytes,
@@ -195,7 +195,7 @@ impl Dataset for WithOptions {
     }
 }
 
-/// A dataset that must have so many elements.
+/// `AssertCardinalityDataset`: fails if the number of elements differs.
 struct Promised {
     count: i64,
 }
@@ -254,7 +254,7 @@ impl Iterate for Counting {
     }
 }
 
-/// A dataset without the elements that fail.
+/// `IgnoreErrorsDataset`: drops elements whose computation fails.
 pub(crate) struct WithoutErrors;
 
 fn ignore_errors(init: &KernelInit<'_>) -> Result<AnyKernel> {

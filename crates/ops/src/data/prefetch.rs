@@ -19,12 +19,12 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[KernelSpec { op: "PrefetchDataset", create: prefetch, ..KernelSpec::CPU }],
 };
 
-/// Elements beyond which running ahead only takes memory.
+/// Maximum buffer size; more elements would only take memory.
 const AHEAD_MAX: usize = 4096;
-/// Elements made in one job, so that others have their turn on the thread.
+/// Elements drawn per background job, so that other jobs get their turn.
 const ELEMENTS_PER_JOB: usize = 32;
 
-/// Elements that are drawn before they are asked for; -1 for as many as seem good.
+/// `PrefetchDataset`: elements drawn in the background; a count of -1 is automatic.
 pub(crate) struct Prefetched {
     pub(crate) buffer: i64,
 }
@@ -51,13 +51,13 @@ impl Transform for Prefetched {
         Ok(match usize::try_from(self.buffer) {
             Ok(0) => input,
             Ok(size) => ahead(input, size, scope),
-            // As much as keeps every thread busy.
+            // Automatic: two elements per thread.
             Err(_) => ahead(input, scope.background.threads() * 2, scope),
         })
     }
 }
 
-/// Draws up to `count` elements of `input` before they are asked for, in the background.
+/// Prefetches up to `count` elements of `input` in the background.
 pub(crate) fn ahead(input: Box<dyn Iterate>, count: usize, scope: &Arc<Scope>) -> Box<dyn Iterate> {
     let producer = Producer {
         input: Mutex::new(Some(input)),
@@ -71,15 +71,15 @@ pub(crate) fn ahead(input: Box<dyn Iterate>, count: usize, scope: &Arc<Scope>) -
 #[derive(Default)]
 struct Buffer {
     elements: VecDeque<Result<Held>>,
-    /// The input has ended, or nobody draws any more.
+    /// The input has ended, or the consumer was dropped.
     is_ended: bool,
-    /// The producer has stopped because the buffer was full.
+    /// The producer stopped because the buffer was full.
     is_stalled: bool,
     awaited: Option<Waker>,
 }
 
 struct Producer {
-    /// Gone when it has ended, or when nobody draws any more.
+    /// `None` after its end, or after the consumer was dropped.
     input: Mutex<Option<Box<dyn Iterate>>>,
     buffer: Mutex<Buffer>,
     capacity: usize,
@@ -87,7 +87,7 @@ struct Producer {
 }
 
 impl Producer {
-    /// Whether there is room for another element.
+    /// Whether the buffer has room for another element.
     fn has_room(&self) -> bool {
         let mut buffer = self.buffer.lock();
         buffer.is_stalled = buffer.elements.len() >= self.capacity;
@@ -136,7 +136,7 @@ struct Consumer {
 }
 
 impl Consumer {
-    /// What is in the buffer; `None` if nothing is, and then `waker` is woken when something is.
+    /// Takes an element from the buffer; if it is empty, returns `None` and registers `waker`.
     fn take(&self, waker: &Waker) -> Option<Result<Option<Held>>> {
         let producer = &self.task.work;
         let mut buffer = producer.buffer.lock();
@@ -166,7 +166,7 @@ impl Iterate for Consumer {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         let mut taken = self.take(cx.waker());
         if taken.is_none() {
-            // Whoever waits may as well work.
+            // The consumer's thread runs the producer instead of waiting.
             self.task.run_here();
             taken = self.take(cx.waker());
         }
@@ -186,7 +186,7 @@ impl Drop for Consumer {
             std::mem::take(&mut buffer.elements)
         };
         drop(elements);
-        // The producer lets go of the input, on a thread where nobody is drawing from it.
+        // The producer drops the input, on a thread where no poll of it is running.
         self.task.notify();
     }
 }

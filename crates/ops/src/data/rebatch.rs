@@ -31,7 +31,7 @@ const REBATCH_DATASET: OpDef = OpDef::new("RebatchDataset", shape::scalar);
 const EXPERIMENTAL_REBATCH_DATASET: OpDef =
     OpDef { name: "ExperimentalRebatchDataset", ..REBATCH_DATASET };
 
-/// Every batch in as many parts, the last of which may be smaller or empty.
+/// `RebatchDataset`: every batch is split into parts; the last part may be smaller or empty.
 struct Split {
     parts: usize,
 }
@@ -62,7 +62,7 @@ impl Transform for Split {
 struct Splitting {
     input: Box<dyn Iterate>,
     parts: usize,
-    /// The batch being cut, its rows, and the part that is next.
+    /// The current batch, its number of rows, and the next part.
     current: Option<(Element, usize, usize)>,
     scope: Arc<Scope>,
 }
@@ -91,7 +91,7 @@ impl Iterate for Splitting {
     }
 }
 
-/// Rows of all batches, in batches of these sizes in turn.
+/// `RebatchDatasetV2`: rows of all batches, regrouped into batches of the given sizes in turn.
 struct Rebatched {
     sizes: Arc<[usize]>,
     drops_remainder: bool,
@@ -134,18 +134,18 @@ impl Transform for Rebatched {
 }
 
 struct Rebatching {
-    /// Gone once it has ended.
+    /// `None` after its end.
     input: Option<Box<dyn Iterate>>,
     sizes: Arc<[usize]>,
-    /// Whose turn it is among the sizes.
+    /// Index of the current batch size.
     turn: usize,
     drops_remainder: bool,
     spec: Spec,
-    /// The batch being used up.
+    /// The rest of the input batch.
     batch: Element,
     used: usize,
     rows: usize,
-    /// Parts of the batch to be, and how many rows they have.
+    /// Parts of the output batch, and their number of rows.
     parts: Vec<Element>,
     gathered: usize,
     scope: Arc<Scope>,
@@ -153,7 +153,7 @@ struct Rebatching {
 }
 
 impl Rebatching {
-    /// Gathers rows until there are `wanted` of them or no more.
+    /// Collects rows until there are `wanted` of them or the input ends.
     fn gather(&mut self, cx: &mut Context<'_>, wanted: usize) -> Poll<Result<()>> {
         while self.gathered < wanted {
             if self.used == self.rows {
@@ -177,7 +177,7 @@ impl Rebatching {
         Poll::Ready(Ok(()))
     }
 
-    /// A batch without rows.
+    /// A batch of zero rows.
     fn nothing(&self) -> Result<Element> {
         let components = self.spec.dtypes.iter().zip(self.spec.shapes.iter()).enumerate();
         components
@@ -206,7 +206,7 @@ impl Rebatching {
         }
     }
 
-    /// Component `i` of all parts, one below the other.
+    /// Concatenates component `i` of all parts.
     fn join(&self, parts: &[Element], i: usize) -> Result<Tensor> {
         let first = &parts[0][i];
         let mut rows = 0;

@@ -10,14 +10,14 @@ use thalweg_tensor::{Result, ensure, err};
 
 use super::files::{Format, Reading};
 
-/// The largest line or record: what a message may hold.
+/// Maximum bytes of a line or record.
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 31;
-/// Bytes that are read at once.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 256 << 10;
 
 pub(crate) type Stream = Box<dyn BufRead + Send>;
 
-/// Files of records of one length, between a header and a footer.
+/// Layout of files of fixed-length records between a header and a footer.
 #[derive(Clone, Copy)]
 pub(crate) struct Fixed {
     pub(crate) header: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Fixed {
 }
 
 impl Fixed {
-    /// Whether files can be like that.
+    /// Whether the sizes are valid.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(self.record > 0, InvalidArgument, "`record_bytes` must be > 0");
         let kept = self.record.saturating_add(self.footer);
@@ -39,7 +39,7 @@ impl Fixed {
     }
 }
 
-/// A file being read.
+/// An open file.
 pub(crate) enum Content {
     Lines(Lines),
     Records(Box<RecordReader>),
@@ -48,7 +48,7 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    /// Opens a file, which is the `i`-th of those that `reading` says how to read.
+    /// Opens file number `i` with the options in `reading`.
     pub(crate) fn open(
         storage: &dyn Storage,
         path: &str,
@@ -93,7 +93,7 @@ impl Content {
         }
     }
 
-    /// Damaged records that were passed over.
+    /// Number of damaged records that were skipped.
     pub(crate) fn bad_records(&self) -> &[BadRecord] {
         match self {
             Content::Records(reader) => reader.bad_records(),
@@ -116,14 +116,14 @@ pub(crate) fn stream(
     })
 }
 
-/// Lines of a text.
+/// Lines of a text file.
 pub(crate) struct Lines {
     content: Stream,
     path: String,
 }
 
 impl Lines {
-    /// A line without its end; carriage returns are left out wherever they are.
+    /// A line without its line end; carriage returns are removed anywhere, as in TensorFlow.
     fn next(&mut self) -> Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         let limit = RECORD_BYTES_MAX as u64;
@@ -148,12 +148,12 @@ impl Lines {
     }
 }
 
-/// Pieces of one length between a header and a footer.
+/// Fixed-length records between a header and a footer.
 pub(crate) struct Pieces {
     content: Stream,
     path: String,
     fixed: Fixed,
-    /// What has been read ahead, to tell whether it is the footer.
+    /// Bytes read ahead, to detect the footer.
     ahead: Vec<u8>,
     offset: u64,
 }
@@ -167,7 +167,7 @@ impl Pieces {
     ) -> Result<Pieces> {
         let Fixed { header, record, footer } = fixed;
         if compression == Compression::None {
-            // Of these it can be told beforehand whether they are whole.
+            // The size of an uncompressed file tells in advance whether its records are complete.
             let size = storage.metadata(path)?.bytes;
             let body = size.checked_sub(header).and_then(|rest| rest.checked_sub(footer));
             ensure!(

@@ -1,4 +1,4 @@
-//! Ops that consume a whole dataset: reduce, single element, cardinality, options.
+//! Ops that consume a whole dataset: reduce, single element, write to TFRecords.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -67,7 +67,7 @@ fn outputs(element: Element) -> Outputs {
     element.into_iter().map(Value::Tensor).collect()
 }
 
-/// The element of a dataset that has only one.
+/// `DatasetToSingleElement`: the element of a dataset that has exactly one.
 struct SingleElement {
     spec: Spec,
 }
@@ -104,7 +104,7 @@ impl AsyncKernel for SingleElement {
     }
 }
 
-/// A function applied to a state and each element in turn.
+/// `ReduceDataset`: folds a function over the elements.
 struct Reduce {
     function: FunctionAttr,
     spec: Spec,
@@ -153,7 +153,7 @@ impl AsyncKernel for Reduce {
     }
 }
 
-/// A reduction under way.
+/// A reduction in progress.
 pub(crate) struct Reducing {
     input: Box<dyn Iterate>,
     function: Arc<Function>,
@@ -166,7 +166,7 @@ pub(crate) struct Reducing {
 }
 
 impl Reducing {
-    /// The last state.
+    /// The final state.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Element>> {
         loop {
             ready!(self.turns.poll(cx));
@@ -187,14 +187,14 @@ impl Reducing {
     }
 }
 
-/// Writes strings into a file, which takes its name when the last of them is in it.
+/// `DatasetToTFRecord`: writes strings to a file, which is renamed into place when complete.
 struct ToRecords;
 
 fn to_records(_: &KernelInit<'_>) -> Result<AnyKernel> {
     Ok(AnyKernel::Async(Arc::new(ToRecords)))
 }
 
-/// The dataset, and the file that its elements go to.
+/// The dataset, and the file that its elements are written to.
 fn record_file(call: &AsyncCall) -> Result<(Source, RecordWriter)> {
     let text = |i: usize, name: &str| match call.input(i)?.strings()? {
         [text] => Ok(String::from_utf8_lossy(text).into_owned()),

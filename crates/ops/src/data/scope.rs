@@ -1,4 +1,4 @@
-//! The context of an iterator, which outlives the steps that use it.
+//! The context of a dataset iterator, which outlives the steps that use it.
 
 use std::sync::{Arc, LazyLock, Weak};
 
@@ -9,39 +9,40 @@ use thalweg_kernel::{
 };
 use thalweg_tensor::{Budget, Result, err};
 
-/// What all parts of one iterator share.
+/// State shared by all parts of one iterator.
 ///
-/// The session is held weakly: it holds the resource manager, which holds iterators.
+/// The session is held weakly: it owns the resource manager, which owns iterators.
 pub(crate) struct Scope {
     pub(crate) budget: Arc<Budget>,
     pub(crate) environment: Environment,
     pub(crate) background: Arc<dyn Background>,
-    /// Ends what the iterator has begun, when it goes or when its session does.
+    /// Cancels running calls and background work, when the iterator is dropped or its session
+    /// closes.
     pub(crate) cancellation: Cancellation,
     _closing: Registration,
     step_id: StepId,
     call_depth: u32,
     session: Weak<SessionContext>,
     device: Arc<dyn Device>,
-    /// Steps of calls that ended well, for the next ones.
+    /// Call steps that ended without error, for reuse.
     idle: Mutex<Vec<CallStep>>,
 }
 
-/// Stands in idle steps for the session, which they must not keep alive.
+/// Placeholder for the session in idle steps, which must not keep the session alive.
 static NO_SESSION: LazyLock<Arc<SessionContext>> =
     LazyLock::new(|| Arc::new(SessionContext::isolated(&Budget::new(0), Environment::frozen())));
 
-/// The step of one call of a function; it is cancelled with the scope.
+/// The step of one function call; the scope's cancellation cancels it.
 pub(crate) struct CallStep {
     pub(crate) context: Arc<StepContext>,
     pub(crate) link: Registration,
 }
 
-/// Steps kept for later calls.
+/// Maximum idle steps.
 const IDLE_MAX: usize = 8;
 
 impl Scope {
-    /// A world like that of `step`, without its end.
+    /// A scope with the session and files of `step`, independent of the step's end.
     pub(crate) fn new(step: &StepContext) -> Arc<Scope> {
         let cancellation = Cancellation::default();
         Arc::new(Scope {
@@ -58,7 +59,7 @@ impl Scope {
         })
     }
 
-    /// A step for one call of a function, which `cancellation` ends.
+    /// A step for one function call with this cancellation.
     pub(crate) fn step(&self, cancellation: Cancellation) -> Result<Arc<StepContext>> {
         let device = self.device.clone();
         let step = StepContext::new(self.session()?, device, self.step_id, cancellation);
@@ -70,7 +71,7 @@ impl Scope {
         self.session.upgrade().ok_or_else(closed)
     }
 
-    /// The step of an earlier call, or a new one.
+    /// An idle step, or a new one.
     pub(crate) fn begin_call(&self) -> Result<CallStep> {
         let idle = self.idle.lock().pop();
         if let Some(mut step) = idle
@@ -84,8 +85,8 @@ impl Scope {
         Ok(CallStep { context: self.step(cancellation)?, link })
     }
 
-    /// Keeps the step of a call that is over for a later one, unless somebody still holds it or
-    /// something was left in it. What is kept holds neither the session nor its state.
+    /// Returns the step of a completed call for reuse, unless it is still referenced or holds step
+    /// resources. Idle steps hold neither the session nor its state.
     pub(crate) fn end_call(&self, mut step: CallStep) {
         let Some(context) = Arc::get_mut(&mut step.context) else { return };
         if context.cancellation().is_cancelled() || !context.step_resources().is_empty() {
@@ -98,9 +99,9 @@ impl Scope {
         }
     }
 
-    /// How many calls to keep going at once where a graph leaves that to the runtime.
+    /// Number of parallel calls, for `AUTOTUNE` (-1) chosen by the runtime.
     pub(crate) fn calls(&self, asked: i64) -> usize {
-        /// Calls beyond which more only take memory.
+        /// Maximum; more parallel calls would only take memory.
         const CALLS_MAX: usize = 1024;
         match usize::try_from(asked) {
             Ok(n) => n.clamp(1, CALLS_MAX),

@@ -24,11 +24,11 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Where iterations of a dataset get their seeds.
+/// Source of the seeds of a dataset's iterations.
 pub(crate) enum SeedGenerator {
-    /// All get the same.
+    /// All iterations use these seeds.
     Fixed(i64, i64),
-    /// Each gets new ones, of a generator that begins like this.
+    /// Each iteration draws new seeds from a generator that starts in this state.
     Changing(Philox, Mutex<Samples>),
 }
 
@@ -62,7 +62,7 @@ impl SeedGenerator {
 }
 
 impl SeedGenerator {
-    /// The next iteration gets what the first one got.
+    /// Restarts the generator: the next iteration gets the seeds of the first.
     pub(crate) fn rewind(&self) {
         if let SeedGenerator::Changing(philox, samples) = self {
             *samples.lock() = Samples::new(*philox);
@@ -70,7 +70,7 @@ impl SeedGenerator {
     }
 }
 
-/// The seeds in inputs `i` and the one that follows; both zero ask for unpredictable ones.
+/// The seeds in inputs `i` and `i + 1`; if both are zero, random ones.
 pub(crate) fn input_seeds(ctx: &KernelContext<'_>, i: usize) -> Result<(i64, i64)> {
     let seeds = (ctx.scalar_int(i, "seed")?, ctx.scalar_int(i + 1, "seed2")?);
     if seeds != (0, 0) {
@@ -80,8 +80,8 @@ pub(crate) fn input_seeds(ctx: &KernelContext<'_>, i: usize) -> Result<(i64, i64
     Ok((entropy.next_u64().cast_signed(), entropy.next_u64().cast_signed()))
 }
 
-/// The generator that input `i` names, if the op has such an input and it names one; else one for
-/// the dataset alone.
+/// The seed generator resource of input `i`, if the op has one and its handle is not a dummy; else
+/// a generator for this dataset alone.
 pub(crate) fn seed_generator(
     ctx: &KernelContext<'_>,
     i: usize,
@@ -105,7 +105,7 @@ fn anonymous(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Hands on state that lives as long as its handles, and the deleter that has nothing to do then.
+/// Outputs a handle that owns its resource, and a deleter that has nothing to do.
 pub(crate) fn set_anonymous(
     ctx: &mut KernelContext<'_>,
     state: Arc<dyn Resource>,
@@ -125,7 +125,7 @@ pub(crate) fn set_anonymous(
     Ok(())
 }
 
-/// A kernel that gives a handle to nothing: datasets then keep state of their own.
+/// A kernel that outputs a handle without a resource: datasets then use state of their own.
 pub(crate) fn dummy(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let handle = ResourceHandle {
@@ -136,8 +136,8 @@ pub(crate) fn dummy(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A kernel that refuses to delete state that its handles own, as TensorFlow's does: it goes with
-/// the last of them.
+/// A kernel that does not delete the resource, as in TensorFlow: it is freed with the last of its
+/// handles.
 pub(crate) fn delete(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| match ctx.input(0)?.resources()? {
         [ResourceHandle { owned: Some(state), .. }] => {

@@ -1,8 +1,8 @@
 //! `ShuffleDataset`, with TensorFlow's order for a given seed.
 //!
-//! A buffer is filled from the input; each step takes a random element and puts the oldest in its
-//! place. If the dataset is also repeated, the elements of one iteration leave the buffer before
-//! those of the next, and each iteration has new seeds.
+//! A buffer is filled from the input; each step takes a random element and replaces it by the
+//! oldest element. If the dataset is also repeated (`ShuffleAndRepeatDataset`), all elements of one
+//! iteration leave the buffer before those of the next, and each iteration has new seeds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ const SHUFFLE_DATASET_V3: OpDef = OpDef { name: "ShuffleDatasetV3", ..SHUFFLE_DA
 
 pub(crate) struct Shuffled {
     pub(crate) buffer: usize,
-    /// Iterations; -1 for ever.
+    /// Number of iterations; -1 means forever.
     pub(crate) count: i64,
     pub(crate) seeds: Arc<SeedGenerator>,
 }
@@ -60,7 +60,7 @@ fn shuffle(init: &KernelInit<'_>) -> Result<AnyKernel> {
             "buffer_size must be greater than zero or UNKNOWN_CARDINALITY"
         );
         let buffer = match buffer {
-            // As much as there is.
+            // The whole dataset.
             -1 => usize::MAX,
             size => usize::try_from(size).unwrap_or(usize::MAX),
         };
@@ -119,8 +119,8 @@ impl Transform for Shuffled {
     }
 }
 
-/// Where the elements of one iteration lie in the buffer, as numbers that only grow: their
-/// remainder by the buffer's size is their place.
+/// Positions of the elements of one iteration, which only increase; their index in the ring buffer
+/// is the position modulo its size.
 struct Slice {
     start: u64,
     end: u64,
@@ -133,10 +133,10 @@ struct Shuffling {
     samples: Samples,
     capacity: usize,
     is_forever: bool,
-    /// Iterations to come.
+    /// Remaining iterations.
     left: u64,
     slots: Vec<Option<Held>>,
-    /// Elements in the buffer.
+    /// Number of elements in the buffer.
     held: usize,
     has_drawn: bool,
     slices: VecDeque<Slice>,
@@ -145,7 +145,7 @@ struct Shuffling {
 }
 
 impl Shuffling {
-    /// Fills the buffer as far as the input goes.
+    /// Fills the buffer until it is full or the input ends.
     fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         while self.held < self.capacity {
             let Some(input) = &mut self.input else {
@@ -169,7 +169,7 @@ impl Shuffling {
                 }
                 None => {
                     self.input = None;
-                    // Nothing for ever would never end.
+                    // Repeating an empty dataset forever would never end.
                     if self.is_forever && !self.has_drawn {
                         self.left = 0;
                     }
@@ -192,7 +192,7 @@ impl Shuffling {
         self.has_drawn = true;
     }
 
-    /// Takes a random element of the oldest iteration.
+    /// Takes a random element of the oldest iteration in the buffer.
     fn draw(&mut self) -> Result<Held> {
         while self.slices.front().is_some_and(|slice| slice.start == slice.end) {
             self.slices.pop_front();

@@ -46,7 +46,7 @@ fn all_inputs(ctx: &KernelContext<'_>) -> Result<Element> {
     (0..ctx.num_inputs()).map(|i| ctx.input(i).cloned()).collect()
 }
 
-/// What whole tensors, or their slices, are like.
+/// The spec of whole tensors (`dims_cut` 0) or of their slices (1).
 fn spec_of(components: &[Tensor], dims_cut: usize) -> Result<Spec> {
     let shape = |t: &Tensor| PartialShape::new(t.shape()[dims_cut..].iter().map(|&d| Some(d)));
     Spec::new(
@@ -55,7 +55,7 @@ fn spec_of(components: &[Tensor], dims_cut: usize) -> Result<Spec> {
     )
 }
 
-/// How deep the datasets in tensors are; other variants may be only so deep in one another.
+/// Maximum nesting depth of datasets in the tensors; other variants are limited to the same depth.
 fn depth_of(components: &[Tensor]) -> Result<usize> {
     let mut depth = 0;
     for tensor in components {
@@ -67,7 +67,7 @@ fn depth_of(components: &[Tensor]) -> Result<usize> {
     Ok(depth)
 }
 
-/// One element: the tensors.
+/// `TensorDataset`: a single element with these tensors.
 struct Whole {
     components: Element,
     spec: Spec,
@@ -82,7 +82,7 @@ fn tensors(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A dataset of one element.
+/// A `TensorDataset`.
 pub(crate) fn whole(components: Element) -> Result<Source> {
     let (spec, depth) = (spec_of(&components, 0)?, depth_of(&components)?);
     Source::new(Whole { components, spec }, depth)
@@ -110,7 +110,7 @@ impl Iterate for OnlyOne {
     }
 }
 
-/// An element for each index into the tensors' first dimension.
+/// `TensorSliceDataset`: an element for each index of the tensors' first dimension.
 struct Slices {
     components: Element,
     count: usize,
@@ -126,7 +126,7 @@ fn slices(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A dataset of the slices of tensors.
+/// A `TensorSliceDataset`.
 pub(crate) fn slices_of(components: Element) -> Result<Source> {
     let first = components.first().map(|t| t.shape().clone());
     let count = match first.as_ref().and_then(|shape| shape.first()) {
@@ -187,11 +187,11 @@ impl Iterate for SlicesInOrder {
     }
 }
 
-/// An element for each index into a sparse tensor's first dimension: a sparse tensor of the rest.
+/// `SparseTensorSliceDataset`: a sparse tensor for each index of the first dimension.
 struct SparseSlices {
     indices: Tensor,
     values: Tensor,
-    /// Sizes of the slices.
+    /// Dense shape of the slices.
     shape: Tensor,
     rank: usize,
     count: i64,
@@ -257,7 +257,7 @@ fn sparse_slices(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Entries of a slice lie together. Whether they lie within it is not for the dataset to say.
+/// The entries of a slice must be consecutive. Their bounds are not checked here.
 fn check_sparse(indices: &[i64], rank: usize) -> Result<()> {
     let is_sorted = indices.chunks_exact(rank).is_sorted_by_key(|index| index[0]);
     ensure!(
@@ -298,7 +298,7 @@ struct SparseSlicesInOrder {
     rank: usize,
     count: i64,
     next: i64,
-    /// Entries of earlier slices.
+    /// Number of entries in earlier slices.
     used: usize,
     scope: Arc<Scope>,
 }
@@ -327,7 +327,7 @@ impl Iterate for SparseSlicesInOrder {
     }
 }
 
-/// Numbers from `start` on, `step` apart.
+/// `RangeDataset`.
 struct Range {
     start: i64,
     step: i64,
@@ -347,7 +347,7 @@ fn range(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A dataset of the numbers from `start` on, `step` apart, before `stop`.
+/// A `RangeDataset` from `start` up to but excluding `stop`.
 pub(crate) fn numbers(start: i64, stop: i64, step: i64, dtype: DType) -> Result<Source> {
     ensure!(step != 0, InvalidArgument, "step must be a non-zero integer.");
     number(0, dtype)?;
@@ -419,7 +419,7 @@ fn number(value: i64, dtype: DType) -> Result<Tensor> {
     })
 }
 
-/// Random numbers without end.
+/// `RandomDataset`: an infinite sequence of random numbers.
 struct RandomNumbers {
     seeds: Arc<SeedGenerator>,
     spec: Spec,

@@ -31,10 +31,10 @@ const DENSE_TO_SPARSE_BATCH_DATASET: OpDef = OpDef::new("DenseToSparseBatchDatas
 const EXPERIMENTAL_DENSE_TO_SPARSE_BATCH_DATASET: OpDef =
     OpDef { name: "ExperimentalDenseToSparseBatchDataset", ..DENSE_TO_SPARSE_BATCH_DATASET };
 
-/// Tensors of one rank as rows of a sparse tensor.
+/// `DenseToSparseBatchDataset`: tensors of one rank as rows of a sparse tensor.
 struct SparseBatched {
     size: usize,
-    /// How large rows are; `None` for as large as the batch needs.
+    /// The row shape; `None` for the largest size in the batch.
     row: Arc<[Option<usize>]>,
 }
 
@@ -83,7 +83,7 @@ impl Transform for SparseBatched {
     }
 }
 
-/// Elements that fit the rows; an error for each that does not.
+/// Iterator over elements that fit the row shape, with an error for each that does not.
 struct Fitting {
     input: Box<dyn Iterate>,
     row: Arc<[Option<usize>]>,

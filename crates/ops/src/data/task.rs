@@ -6,31 +6,31 @@ use std::task::{Context, Wake, Waker};
 
 use thalweg_kernel::Background;
 
-/// Something that goes on until it has to wait.
+/// Work that is polled until it must wait.
 pub(crate) trait Work: Send + Sync + 'static {
-    /// Does a piece. What it waits for wakes the context's waker.
+    /// Advances the work. When it must wait, it registers the context's waker.
     fn advance(&self, cx: &mut Context<'_>) -> After;
 }
 
-/// What follows a piece of work.
+/// Result of [`Work::advance`].
 #[derive(Default)]
 pub(crate) struct After {
-    /// There is more to do at once.
+    /// Whether `advance` is to be called again at once.
     pub(crate) is_more: bool,
-    /// Called when the task may be run by others again: it may take long.
+    /// Called after the task is released, because it may take long.
     pub(crate) then: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// Nobody runs it and nobody asked for it.
+/// Not running and not notified.
 const IDLE: u8 = 0;
-/// A job that will run it is on its way.
+/// A job that will run it is queued on the pool.
 const QUEUED: u8 = 1;
 /// A thread runs it.
 const RUNNING: u8 = 2;
-/// A thread runs it, and it was woken since: it must be run once more.
+/// A thread runs it, and it was notified since, so it must run once more.
 const AGAIN: u8 = 3;
 
-/// Work and who runs it.
+/// Work and its state.
 pub(crate) struct Task<W> {
     state: AtomicU8,
     background: Arc<dyn Background>,
@@ -42,7 +42,7 @@ impl<W: Work> Task<W> {
         Arc::new(Task { state: AtomicU8::new(IDLE), background: background.clone(), work })
     }
 
-    /// Has the work run by another thread, soon.
+    /// Queues a job that runs the work.
     pub(crate) fn notify(self: &Arc<Self>) {
         let next = |state| match state {
             IDLE => Some(QUEUED),
@@ -54,7 +54,8 @@ impl<W: Work> Task<W> {
         }
     }
 
-    /// Runs the work on this thread, unless another runs it: then that one runs it once more.
+    /// Runs the work on this thread; if another thread is running it, that thread runs it once
+    /// more.
     pub(crate) fn run_here(self: &Arc<Self>) {
         let next = |state| Some(if state == IDLE || state == QUEUED { RUNNING } else { AGAIN });
         let before = self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
@@ -66,7 +67,7 @@ impl<W: Work> Task<W> {
     fn queue(self: &Arc<Self>) {
         let task = self.clone();
         self.background.spawn(Box::new(move || {
-            // Another thread may have done what the job was for.
+            // Another thread may have run the task before this job started.
             let claimed =
                 task.state.compare_exchange(QUEUED, RUNNING, Ordering::SeqCst, Ordering::SeqCst);
             if claimed.is_ok() {
@@ -75,7 +76,7 @@ impl<W: Work> Task<W> {
         }));
     }
 
-    /// The state is `RUNNING`, and this thread made it so.
+    /// The caller has set the state to `RUNNING`.
     fn run(self: &Arc<Self>) {
         let waker = Waker::from(self.clone());
         let After { is_more, then } = self.work.advance(&mut Context::from_waker(&waker));

@@ -27,7 +27,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Each element once.
+/// `UniqueDataset`: drops elements that occurred before.
 struct Unique;
 
 fn unique(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -57,13 +57,13 @@ impl Transform for Unique {
 struct LookingForNew {
     input: Box<dyn Iterate>,
     seen: HashSet<Vec<u8>>,
-    /// What remembering them costs.
+    /// Charges for the set of seen elements.
     charges: Vec<Charge>,
     scope: Arc<Scope>,
     turns: Turns,
 }
 
-/// The content of an element as bytes that differ for different content.
+/// A byte encoding of an element that is different for different contents.
 fn content(element: &[Tensor]) -> Result<Vec<u8>> {
     let [tensor] = element else {
         bail!(InvalidArgument, "an element has {} components, not one", element.len());
@@ -89,7 +89,7 @@ fn content(element: &[Tensor]) -> Result<Vec<u8>> {
 
 impl Iterate for LookingForNew {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
-        /// What the set takes for each, beside the content.
+        /// Bytes charged per entry besides the content.
         const ENTRY_BYTES: usize = 64;
         loop {
             ready!(self.turns.poll(cx));
@@ -107,7 +107,7 @@ impl Iterate for LookingForNew {
     }
 }
 
-/// Elements that are taken with a probability.
+/// `SamplingDataset`: keeps each element with a probability.
 struct Sampled {
     rate: f32,
     seeds: SeedGenerator,

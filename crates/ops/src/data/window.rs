@@ -41,7 +41,7 @@ const SLIDING_WINDOW_DATASET: OpDef = OpDef::new("SlidingWindowDataset", shape::
 const EXPERIMENTAL_SLIDING_WINDOW_DATASET: OpDef =
     OpDef { name: "ExperimentalSlidingWindowDataset", ..SLIDING_WINDOW_DATASET };
 
-/// Elements that are there.
+/// A dataset of given elements.
 pub(crate) struct Listed {
     pub(crate) elements: Arc<Vec<Element>>,
     pub(crate) spec: Spec,
@@ -95,14 +95,14 @@ fn window_of_tensors(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Elements that lie together, a window of them at a time.
+/// `WindowDataset`: windows of consecutive elements.
 #[derive(Clone)]
 pub(crate) struct Windowed {
     pub(crate) size: usize,
     pub(crate) shift: usize,
     pub(crate) stride: usize,
     pub(crate) drops_remainder: bool,
-    /// Whether a window is stacked into one element rather than made a dataset.
+    /// Whether a window is stacked into one element instead of a nested dataset.
     pub(crate) is_batch: bool,
 }
 
@@ -133,7 +133,7 @@ fn windowed(ctx: &KernelContext<'_>, drops_remainder: bool, is_batch: bool) -> R
 }
 
 impl Windowed {
-    /// Elements that a full window spans.
+    /// Number of input elements that a full window spans.
     fn span(&self) -> usize {
         (self.size - 1).saturating_mul(self.stride).saturating_add(1)
     }
@@ -174,9 +174,9 @@ struct Windowing {
     depth: usize,
     span: usize,
     how: Windowed,
-    /// Elements, or what went wrong instead.
+    /// Buffered elements or their errors.
     buffer: VecDeque<Result<Held>>,
-    /// Elements between two windows that belong to neither.
+    /// Number of elements to skip before the next window.
     to_skip: usize,
     scope: Arc<Scope>,
     turns: Turns,
@@ -205,7 +205,7 @@ impl Windowing {
         Poll::Ready(())
     }
 
-    /// The elements of the window as one: stacked, or a dataset for each component.
+    /// The window as one element: stacked, or with a nested dataset for each component.
     fn window(&self) -> Result<Element> {
         let mut elements = Vec::new();
         for held in self.buffer.iter().step_by(self.how.stride) {

@@ -11,15 +11,15 @@ use super::Dataset;
 use crate::data::dataset::Iterate;
 use crate::data::scope::Scope;
 
-/// The elements of one iteration. Whatever runs ahead for it ends when it is dropped.
+/// The elements of one iteration. Dropping it ends background work.
 ///
-/// An error is that of one element: iteration can continue after it.
+/// Iteration can continue after an error, which concerns one element.
 pub struct Elements {
     iterator: Box<dyn Iterate>,
     scope: Arc<Scope>,
     waker: Waker,
     owner: Thread,
-    /// What the pipeline is run with, which the scope itself holds weakly.
+    /// The step context, which the scope holds only weakly.
     _step: Arc<StepContext>,
     is_ended: bool,
 }

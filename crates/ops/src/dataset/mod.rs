@@ -40,7 +40,7 @@ use crate::data::element::Spec;
 /// ```
 #[derive(Clone)]
 pub struct Dataset {
-    /// What went wrong is kept for those who draw.
+    /// An error of building the pipeline is kept until iteration returns it.
     source: Result<Source>,
 }
 
@@ -49,7 +49,7 @@ impl Dataset {
         Dataset { source }
     }
 
-    /// What `make` makes of the dataset and of what is known of its elements.
+    /// Applies `make` to the dataset and the spec of its elements.
     fn then(self, make: impl FnOnce(Source, Spec) -> Result<Source>) -> Dataset {
         Dataset::new(self.source.and_then(|source| {
             let spec = source.spec().clone();
@@ -77,7 +77,7 @@ impl Dataset {
     }
 }
 
-/// A function of elements.
+/// A user-defined function from a closure.
 fn code(
     function: impl Fn(Vec<Tensor>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
 ) -> Arc<Function> {

@@ -20,7 +20,7 @@ use crate::data::sources::{numbers, slices_of, whole};
 /// The elements of one iteration.
 pub type ElementIter = Box<dyn Iterator<Item = Result<Vec<Tensor>>> + Send>;
 
-/// A source of elements in a format of one's own.
+/// A source of elements in a custom format.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,13 +42,13 @@ pub type ElementIter = Box<dyn Iterator<Item = Result<Vec<Tensor>>> + Send>;
 /// # drop(pipeline);
 /// ```
 pub trait InputSource: Send + Sync + 'static {
-    /// Begins to read, for each iteration anew; `files` are those that the pipeline may read.
+    /// Opens the source for a new iteration; `files` is the storage that the pipeline may use.
     ///
-    /// An element is drawn on whatever thread has use for it. An error does not end the sequence:
-    /// the iterator says by `None` that there are no more.
+    /// Elements are drawn on any thread. An error does not end the sequence: the iterator ends it
+    /// with `None`.
     fn open(&self, files: &Arc<dyn Storage>) -> Result<ElementIter>;
 
-    /// How many elements there are, if that is known.
+    /// The number of elements, if known.
     fn count(&self) -> Option<u64> {
         None
     }
@@ -186,7 +186,7 @@ impl dataset::Dataset for Custom {
 }
 
 struct Drawing {
-    /// Gone once it has ended.
+    /// `None` after its end.
     elements: Option<ElementIter>,
     count: u64,
 }

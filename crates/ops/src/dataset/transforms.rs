@@ -22,7 +22,7 @@ use crate::data::seeds::SeedGenerator;
 use crate::data::shuffle::Shuffled;
 use crate::data::window::Windowed;
 
-/// TensorFlow's seed of a graph that has none of its own.
+/// TensorFlow's default graph-level seed.
 const DEFAULT_GRAPH_SEED: i64 = 87_654_321;
 
 /// Options of shuffling.
@@ -36,7 +36,7 @@ pub struct Shuffle {
     pub reshuffles: bool,
 }
 
-/// The elements of another dataset, of which something else is known.
+/// The elements of another dataset with a different spec.
 pub(super) struct AsItIs;
 
 impl Transform for AsItIs {
@@ -49,12 +49,12 @@ impl Transform for AsItIs {
     }
 }
 
-/// A truth as functions of graphs return it.
+/// The result of a predicate as a bool tensor.
 fn predicate(holds: impl Fn(&[Tensor]) -> Result<bool> + Send + Sync + 'static) -> Arc<Function> {
     code(move |element| Ok(vec![Tensor::scalar(holds(&element)?)]))
 }
 
-/// What stands for the node in messages.
+/// The name used in error messages in place of a node.
 fn name(what: &str) -> Arc<str> {
     what.into()
 }
@@ -313,7 +313,7 @@ impl Dataset {
     }
 }
 
-/// What batches of such elements are like.
+/// The spec of batches of such elements.
 fn batch_spec(spec: &Spec, size: usize, is_full: bool) -> Result<Spec> {
     let rows = is_full.then_some(size);
     let batch = |shape: &PartialShape| match shape.dims() {

@@ -9,7 +9,7 @@ pub(crate) mod whole;
 use thalweg_kernel::KernelContext;
 use thalweg_tensor::{Bytes, Result, bail};
 
-/// The content of a file, within the session's memory.
+/// The content of a file, charged to the session's budget.
 pub(crate) fn read_file(ctx: &KernelContext<'_>, path: &str) -> Result<Bytes> {
     ctx.step().environment().storage.read(path, ctx.budget().left_bytes())
 }

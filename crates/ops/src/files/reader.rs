@@ -1,7 +1,7 @@
 //! Readers: resources that dequeue file names and return records.
 //!
-//! A reader serves one call at a time. Without a current file it dequeues a name from the call's
-//! queue; the call waits asynchronously, without a thread.
+//! A reader serves one call at a time. If it has no current file, it dequeues a name from the
+//! call's queue; the call waits asynchronously, without blocking a thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,13 +17,13 @@ use super::sources::{Record, Source};
 use crate::queues::gate::{Gate, Gated, Lane, Machine, Progress};
 use crate::queues::queue::{DEQUEUES, Queue, Request as QueueRequest};
 
-/// The only lane: calls are served in the order in which they came.
+/// The only lane: calls are served in FIFO order.
 pub(crate) const READS: usize = 0;
 
-/// Records that are read between two looks at whether the step still runs.
+/// Records read between two checks for cancellation.
 const RECORDS_BETWEEN_CHECKS: usize = 256;
 
-/// A reader of any kind.
+/// A reader resource.
 pub(crate) struct Reader {
     kind: &'static str,
     pub(crate) gate: Arc<Gate<Desk>>,
@@ -60,13 +60,13 @@ impl Reader {
     }
 }
 
-/// What a call wants.
+/// A call's request.
 pub(crate) struct Request {
     number: u64,
     queue: Arc<Queue>,
-    /// As many records as this, at most; a single one otherwise.
+    /// Maximum number of records (`ReaderReadUpTo`); `None` for `ReaderRead`.
     up_to: Option<usize>,
-    /// The step of the call, in which the queue is asked.
+    /// The step of the call, in which the queue's dequeue op runs.
     step: Arc<StepContext>,
 }
 
@@ -77,35 +77,35 @@ impl Request {
         Request { number, queue, up_to, step: step.clone() }
     }
 
-    /// Whether it asks for nothing.
+    /// Whether it requests zero records.
     pub(crate) fn is_empty(&self) -> bool {
         self.up_to == Some(0)
     }
 }
 
-/// A file that a request needs.
+/// A file name that a request needs from its queue.
 struct Question {
     request: u64,
     queue: Arc<Queue>,
     step: Arc<StepContext>,
 }
 
-/// Where a reader stands.
+/// State of a reader.
 pub(crate) struct Desk {
     source: Box<dyn Source>,
-    /// The file that is being read, or was read last.
+    /// The file name ("work unit") that is or was last read.
     work: Bytes,
-    /// Files that were begun, and those that are done: one less while one is being read.
+    /// Number of work units started and finished: one less while one is being read.
     started: i64,
     finished: i64,
     produced: i64,
-    /// What a queue said, and to which request.
+    /// A dequeue result, with the number of its request.
     answer: Option<(u64, Result<Bytes>)>,
-    /// The request for which a queue is being asked.
+    /// The request for which a dequeue is running.
     asking: Option<u64>,
-    /// The request for which a queue is still to be asked.
+    /// The request for which a dequeue is still to be started.
     question: Option<Question>,
-    /// Somebody is asking queues, and will see to whatever comes up meanwhile.
+    /// A thread runs [`pump`] and will handle dequeues that become necessary meanwhile.
     is_pumping: bool,
 }
 
@@ -121,7 +121,7 @@ impl Machine for Desk {
                 Err(e) => return Progress::Done(Err(e)),
             }
             match self.read(request.up_to.unwrap_or(1), step) {
-                // An empty file: the next one, then.
+                // The file is empty: continue with the next.
                 Ok(records) if records.is_empty() => {}
                 Ok(records) => return Progress::Done(outputs(records, request.up_to.is_some())),
                 Err(e) => return Progress::Done(Err(e)),
@@ -135,7 +135,7 @@ impl Machine for Desk {
 }
 
 impl Desk {
-    /// Whether there is a file to read, now.
+    /// Whether a file is open for reading.
     fn ensure_work(&mut self, request: &Request, step: &StepContext) -> Result<bool> {
         if self.started > self.finished {
             return Ok(true);
@@ -151,7 +151,7 @@ impl Desk {
                 self.work = Bytes::new();
                 Err(e)
             }
-            // None yet, or an error that was somebody else's.
+            // There is no result yet, or the error belonged to another request.
             _ => {
                 if self.asking.is_none() {
                     let (queue, step) = (request.queue.clone(), request.step.clone());
@@ -162,11 +162,12 @@ impl Desk {
         }
     }
 
-    /// The next records of the file, at most `count`; fewer at its end, which ends the work.
+    /// The next records of the file, at most `count`; fewer at its end, which finishes the work
+    /// unit.
     fn read(&mut self, count: usize, step: &StepContext) -> Result<Vec<Record>> {
         let mut records = Vec::new();
         let read = self.read_into(&mut records, count, step);
-        // Those before a damaged one count as read, although nobody sees them.
+        // Records before a damaged one count as produced, although they are not returned.
         self.produced += records.len() as i64;
         read.map(|()| records)
     }
@@ -203,19 +204,19 @@ impl Desk {
         self.finished = self.started;
     }
 
-    /// Records and files that are done.
+    /// Numbers of records produced and work units completed.
     pub(crate) fn counts(&self) -> (i64, i64) {
         (self.produced, self.finished)
     }
 
-    /// Begins anew.
+    /// `ReaderReset`: returns to the initial state.
     pub(crate) fn reset(&mut self) {
         self.source.close();
         self.work = Bytes::new();
         (self.started, self.finished, self.produced) = (0, 0, 0);
     }
 
-    /// Where the reader stands, as bytes.
+    /// Serializes the state (`ReaderSerializeState`).
     pub(crate) fn state(&self) -> Result<Vec<u8>> {
         ensure!(self.source.keeps_state(), Unimplemented, "Reader SerializeState");
         let state = pb::ReaderBaseState {
@@ -227,14 +228,14 @@ impl Desk {
         Ok(state.encode_to_vec())
     }
 
-    /// Makes the reader stand where it stood when [`Desk::state`] gave these bytes.
+    /// Restores a state that [`Desk::state`] serialized.
     pub(crate) fn restore(&mut self, state: &Bytes) -> Result<()> {
         ensure!(self.source.keeps_state(), Unimplemented, "Reader RestoreState");
         let Ok(state) = pb::ReaderBaseState::decode(state.clone()) else {
             bail!(InvalidArgument, "Could not parse state for reader: {state:?}");
         };
         let (started, finished) = (state.work_started, state.work_finished);
-        // In the middle of a file there is no going on.
+        // A position within a file cannot be restored.
         let is_possible = started >= 0 && finished >= started && state.num_records_produced >= 0;
         ensure!(
             is_possible,
@@ -250,7 +251,7 @@ impl Desk {
     }
 }
 
-/// Keys and values as a call gives them.
+/// Keys and values as the outputs of a call.
 pub(crate) fn outputs(records: Vec<Record>, is_batch: bool) -> Result<Outputs> {
     let (keys, values): (Vec<Bytes>, Vec<Bytes>) = records.into_iter().unzip();
     let shape = if is_batch { Shape::new(&[keys.len()])? } else { Shape::scalar() };
@@ -258,10 +259,11 @@ pub(crate) fn outputs(records: Vec<Record>, is_batch: bool) -> Result<Outputs> {
     Ok(smallvec![keys.into(), Tensor::from_strings(shape, values)?.into()])
 }
 
-/// Asks the queues of the calls that wait for work, until none is to be asked.
+/// Starts the dequeues that waiting calls need, until none is left.
 ///
-/// A queue may answer before it has taken the question; the answer then finds somebody at this, and
-/// leaves the rest to them: a loop rather than recursion, however many files are empty.
+/// A dequeue may complete before `start` returns; its callback then finds `is_pumping` set and
+/// leaves the rest to this loop. A loop instead of recursion bounds the stack for any number of
+/// empty files.
 pub(crate) fn pump(gate: &Arc<Gate<Desk>>) {
     if gate.change(|desk| std::mem::replace(&mut desk.is_pumping, true)) {
         return;
@@ -305,7 +307,7 @@ fn ask(Question { request, queue, step }: Question, desk: Weak<Gate<Desk>>) {
     }
 }
 
-/// The name of a file that a queue gave.
+/// The file name that a dequeue returned.
 fn work_of(outputs: &[Value]) -> Result<Bytes> {
     let [Value::Tensor(tensor)] = outputs else {
         bail!(InvalidArgument, "Expected single component queue, got {} components", outputs.len());

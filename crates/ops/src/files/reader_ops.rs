@@ -152,13 +152,13 @@ const READER_RESET: OpDef = OpDef::new("ReaderReset", shape::unknown);
 
 const READER_RESET_V2: OpDef = OpDef { name: "ReaderResetV2", ..READER_RESET };
 
-/// A kernel that makes a reader of this kind.
+/// A kernel that creates a reader of this kind.
 fn reader<S: Source + 'static>(
     init: &KernelInit<'_>,
     kind: &'static str,
     source: impl Fn() -> S + Send + Sync + 'static,
 ) -> Result<AnyKernel> {
-    // A name that another node has given to a reader means that reader, of whatever kind.
+    // A name that another node gave to a reader refers to that reader, of any kind.
     let check = |_: &Reader, _: &str| Ok(());
     state_kernel(init, false, move |_, _| Ok(Reader::new(kind, Box::new(source()))), check)
 }
@@ -190,7 +190,7 @@ fn fixed_length_v2(init: &KernelInit<'_>) -> Result<AnyKernel> {
     fixed_length_with(init, compression(init.attrs().string("encoding")?)?)
 }
 
-/// The compression of that name; names that TensorFlow does not know mean none to it.
+/// The compression of that name; as in TensorFlow, unknown names mean none.
 fn compression(name: &str) -> Result<Compression> {
     match Compression::from_name(name) {
         Err(e) if e.code() == Code::InvalidArgument => Ok(Compression::None),
@@ -209,7 +209,7 @@ fn fixed_length_with(init: &KernelInit<'_>, compression: Compression) -> Result<
     reader(init, "FixedLengthRecordReader", move || FixedLength::new(sizes, compression))
 }
 
-/// Reads one record, or several.
+/// `ReaderRead` and `ReaderReadUpTo`.
 struct Read {
     op: String,
     is_up_to: bool,

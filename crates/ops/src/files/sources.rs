@@ -9,17 +9,17 @@ use thalweg_tensor::{
     Bytes, Charge, Result, bail, charge_string, copy_string, ensure, err, with_charge,
 };
 
-/// Bytes of a text file that are read at once.
+/// Bytes of a text file per read.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// A record's key and its value.
 pub(crate) type Record = (Bytes, Bytes);
 
-/// What a look into a file gave.
+/// Result of reading from a file.
 pub(crate) struct Next {
     /// The next record.
     pub(crate) record: Option<Record>,
-    /// Whether there is nothing after it.
+    /// Whether the file has no further records.
     pub(crate) is_at_end: bool,
 }
 
@@ -31,15 +31,15 @@ impl Next {
     }
 }
 
-/// One kind of reader, at one file.
+/// A record format, with the state of one file.
 pub(crate) trait Source: Send {
-    /// Begins a file.
+    /// Opens a file.
     fn open(&mut self, path: &str, step: &StepContext) -> Result<()>;
-    /// Reads on in it.
+    /// Reads the next record.
     fn next(&mut self, path: &str, step: &StepContext) -> Result<Next>;
-    /// Forgets it.
+    /// Closes the file.
     fn close(&mut self);
-    /// Whether what the reader does can be kept as bytes.
+    /// Whether the reader's state can be serialized.
     fn keeps_state(&self) -> bool {
         false
     }
@@ -49,9 +49,9 @@ fn storage(step: &StepContext) -> &dyn Storage {
     &*step.environment().storage
 }
 
-/// Lines, without what ends them.
+/// Lines, without line ends.
 pub(crate) struct Lines {
-    /// Lines at a file's beginning that are none of its records.
+    /// Number of header lines to skip.
     pub(crate) skipped: i64,
     file: Option<BufReader<Sequential>>,
     number: u64,
@@ -112,7 +112,7 @@ impl Source for Lines {
     }
 }
 
-/// A file's name and its content.
+/// `WholeFileReader`: a file's name and its content.
 pub(crate) struct Whole;
 
 impl Source for Whole {
@@ -134,7 +134,7 @@ impl Source for Whole {
     }
 }
 
-/// The work itself, as key and value; nothing is opened.
+/// `IdentityReader`: the work unit as key and value; no file is opened.
 pub(crate) struct Names;
 
 impl Source for Names {
@@ -153,7 +153,7 @@ impl Source for Names {
     }
 }
 
-/// TFRecords.
+/// `TFRecordReader`.
 pub(crate) struct Records {
     compression: Compression,
     reader: Option<RecordReader>,
@@ -190,21 +190,21 @@ impl Source for Records {
     }
 }
 
-/// The sizes that files of records of one length have.
+/// Sizes of `FixedLengthRecordReader`.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) header: usize,
     pub(crate) record: usize,
     pub(crate) footer: usize,
-    /// From one record's beginning to the next's.
+    /// Distance between the beginnings of two records (`hop_bytes`).
     pub(crate) hop: usize,
 }
 
-/// Records of one length.
+/// `FixedLengthRecordReader`.
 pub(crate) struct FixedLength {
     sizes: Sizes,
     compression: Compression,
-    /// The content that is left, without the footer; or why there is none.
+    /// The remaining content without the footer, or the error of reading it.
     content: Result<Bytes>,
     number: u64,
 }
@@ -223,7 +223,7 @@ impl Source for FixedLength {
         let Sizes { header, footer, .. } = self.sizes;
         match self.compression.decompress(path, &content, limit) {
             Ok(decompressed) => content = decompressed,
-            // As in TensorFlow: it is what is read first that cannot be, the header or a record.
+            // As in TensorFlow, the error is that of the first read: the header or a record.
             Err(e) if header == 0 => {
                 self.content = Err(e);
                 return Ok(());
@@ -259,7 +259,7 @@ impl Source for FixedLength {
     }
 }
 
-/// The sizes as attrs give them.
+/// Checks the sizes in the attrs.
 pub(crate) fn checked_sizes(header: i64, record: i64, footer: i64, hop: i64) -> Result<Sizes> {
     let size = |value: i64, name: &str| match usize::try_from(value) {
         Ok(size) => Ok(size),

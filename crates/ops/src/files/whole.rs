@@ -43,7 +43,7 @@ fn unknown_vector(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The one string in a tensor called `name`.
+/// The only string of the tensor `name`.
 fn only<'a>(tensor: &'a Tensor, name: &str) -> Result<&'a Bytes> {
     ensure!(
         tensor.rank() == 0,
@@ -57,7 +57,7 @@ fn only<'a>(tensor: &'a Tensor, name: &str) -> Result<&'a Bytes> {
 fn read(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let content = read_file(ctx, path_of(only(ctx.input(0)?, "filename")?)?)?;
-        // Charged after it is read: reading is bounded by what is left of the budget.
+        // Charged after reading; the read itself is bounded by the rest of the budget.
         let charge = Charge::new(ctx.budget(), content.len())?;
         ctx.set_output(0, Tensor::scalar_string(with_charge(content, charge)))
     })

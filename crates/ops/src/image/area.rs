@@ -19,8 +19,8 @@ pub(crate) static FAMILY: Family = Family {
     }],
 };
 
-/// The pixels of the original along one axis that a pixel of the result covers: all of those
-/// inside, part of the first and of the last.
+/// The pixels of the input along one axis that an output pixel covers: the inner ones wholly, the
+/// first and the last partly.
 #[derive(Clone, Copy)]
 struct Cover {
     start: i64,
@@ -47,7 +47,7 @@ impl Cover {
         Cover { start, end, first: share(start), last: share(end - 1) }
     }
 
-    /// Each pixel, moved inside an axis of `size`, with the share of it that is covered.
+    /// Each pixel index, clamped to an axis of `size`, with its covered fraction.
     fn pixels(&self, size: usize) -> impl Iterator<Item = (usize, f32)> + '_ {
         (self.start..self.end).map(move |i| {
             let share = if i == self.start {
@@ -95,7 +95,7 @@ fn average(ctx: &KernelContext<'_>, sizes: &Resizing, out: &mut Tensor) -> Resul
     })
 }
 
-/// Adds what a pixel of the result covers of one row.
+/// Adds the covered pixels of one row to an output pixel.
 fn add_pixels(
     source: &[f32],
     cover: &Cover,

@@ -35,7 +35,7 @@ pub(crate) static FAMILY: Family = Family {
 
 const RESIZE_BICUBIC: OpDef = OpDef::new("ResizeBicubic", resized_shape);
 
-/// Only single and double precision have one.
+/// The gradient is defined for single and double precision only.
 fn bicubic_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     match g.dtype(g.input(0)) {
         DType::Float | DType::Double => resize_gradient(g, "ResizeBicubicGrad"),
@@ -43,13 +43,13 @@ fn bicubic_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     }
 }
 
-/// Steps between two pixels for which weights are kept.
+/// Fractional positions between two pixels for which weights are tabulated.
 const STEPS: usize = 1024;
 
-/// For each step: the weight of the nearer and of the farther pixel on the same side.
+/// For each fractional position: the weights of the nearer and of the farther pixel on one side.
 type Weights = Vec<[f32; 2]>;
 
-/// Weights of the cubic with this slope at a distance of one pixel.
+/// Tabulates the cubic kernel with parameter `slope`.
 fn weights(slope: f64) -> Weights {
     let at = |i: usize| {
         let near = i as f64 / STEPS as f64;
@@ -61,9 +61,9 @@ fn weights(slope: f64) -> Weights {
     (0..=STEPS).map(at).collect()
 }
 
-/// Of images whose corners count as pixels.
+/// For `align_corners` and legacy sampling.
 static CORNER_WEIGHTS: LazyLock<Weights> = LazyLock::new(|| weights(-0.75));
-/// Of images whose pixels lie half a pixel from the border: the cubic of Keys.
+/// For `half_pixel_centers`: the Keys cubic.
 static KEYS_WEIGHTS: LazyLock<Weights> = LazyLock::new(|| weights(-0.5));
 
 fn taps(sampling: Sampling, scale: f32, x: usize, size: usize) -> Taps<4> {
@@ -78,7 +78,7 @@ fn taps(sampling: Sampling, scale: f32, x: usize, size: usize) -> Taps<4> {
     let wanted = [-1, 0, 1, 2].map(|offset| base as i64 + offset);
     let at = wanted.map(|x| x.clamp(0, size as i64 - 1));
     if sampling.half_pixel_centers {
-        // Pixels beyond the border do not count; the others share their weight.
+        // Pixels outside the image have weight zero; the other weights are normalized.
         for k in 0..4 {
             if at[k] != wanted[k] {
                 weight[k] = 0.0;
@@ -104,8 +104,8 @@ fn resize_bicubic(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Rows of the result, one by one: four rows of the input are summed into one, of which columns are
-/// then summed. Where few columns are wanted, only those are.
+/// Computes output rows: sums four input rows into one, then sums columns. If few columns are
+/// needed, only those are summed.
 fn interpolate(
     ctx: &KernelContext<'_>,
     sizes: &Resizing,
@@ -147,7 +147,7 @@ fn interpolate(
     failure.into_inner().map_or(Ok(()), Err)
 }
 
-/// A row of the result from the four rows of the input, pixel by pixel.
+/// An output row from four input rows, pixel by pixel.
 fn sum_squares(
     sources: [&[f32]; 4],
     weight: [f32; 4],
@@ -165,7 +165,7 @@ fn sum_squares(
     }
 }
 
-/// A row of the result from the sum of its four rows.
+/// An output row from the weighted sum of its four input rows.
 fn sum_columns(source: &[f32], columns: &[Taps<4>], channels: usize, out: &mut [f32]) {
     match channels {
         1 => sum_pixels::<1>(source, columns, out),

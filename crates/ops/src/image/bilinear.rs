@@ -34,7 +34,7 @@ const RESIZE_BILINEAR: OpDef = OpDef::new("ResizeBilinear", resized_shape);
 
 const RESIZE_BILINEAR_GRAD: OpDef = OpDef::new("ResizeBilinearGrad", shape_of_original);
 
-/// Two neighbours and how far the sample lies from the first towards the second.
+/// Two neighboring pixels and the fractional distance of the sample from the first.
 #[derive(Clone, Copy)]
 struct Between {
     lower: usize,
@@ -111,7 +111,7 @@ fn mix(a: f32, b: f32, fraction: f32) -> f32 {
     a + (b - a) * fraction
 }
 
-/// A row of pixels of `C` channels.
+/// A row of pixels with `C` channels.
 fn one_row<const C: usize>(
     top: &[f32],
     bottom: &[f32],

@@ -7,11 +7,11 @@ use crate::split::for_each_rows;
 
 /// Bytes up to and including the number of bits per pixel.
 const HEADER_MIN: usize = 32;
-/// Bytes of pixels that a file may have.
+/// Maximum bytes of pixels.
 const PIXEL_BYTES_MAX: i64 = 1 << 30;
 
 struct Header {
-    /// Where the pixels begin.
+    /// Offset of the pixel data.
     offset: usize,
     width: usize,
     height: usize,
@@ -62,7 +62,7 @@ impl Header {
     }
 }
 
-/// An image's samples as `channels` channels (0: as the file has them).
+/// Decodes an image to `channels` channels (0: as in the file).
 pub(super) fn decode(ctx: &KernelContext<'_>, bytes: &[u8], channels: usize) -> Result<Tensor> {
     let header = Header::read(bytes)?;
     let Header { offset, width, height, is_top_down, channels: from } = header;

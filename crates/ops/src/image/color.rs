@@ -93,8 +93,8 @@ fn colors_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// With `max` and `min` of the channels, `span` their difference: value is `max`, saturation
-/// `span / max`, hue `(distance of the other two) / (6 span)` and a constant.
+/// With `max` and `min` of the channels and `span` their difference: value is `max`, saturation
+/// `span / max`, hue `(difference of the other two) / (6 span)` plus a constant.
 fn rgb_to_hsv_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, images, hsv) = (g.grad(0)?, g.input(0), g.output(0));
     let rgb = channels(g, images)?;
@@ -115,7 +115,7 @@ fn rgb_to_hsv_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     let span = g.add("Sub", &[max, min])?;
     let six = g.number_like(span, 6.0)?;
     let six_spans = g.add("Mul", &[six, span])?;
-    // The sum over channels of hue's numerator, each where its channel is the largest.
+    // The sum of hue's numerator over the channels, masked by which channel is the maximum.
     let mut distance = None;
     for i in 0..3 {
         let between = g.add("Sub", &[rgb[(i + 1) % 3], rgb[(i + 2) % 3]])?;
@@ -143,7 +143,7 @@ fn rgb_to_hsv_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// The three channels, each of a last dimension of one.
+/// The three channels, each with a last dimension of size 1.
 fn channels(g: &mut GradientContext<'_>, images: Output) -> Result<[Output; 3]> {
     let axis = g.int(-1)?;
     let parts = g.op("Split").inputs(&[axis, images]).attr("num_split", 3i64).build_all()?;
@@ -165,7 +165,7 @@ fn mask(
     g.cast(both, dtype)
 }
 
-/// The slope of `x / y`, from the slopes of both; zero where `y` is.
+/// The derivative of `x / y` from those of `x` and `y`; zero where `y` is zero.
 fn quotient_slope(
     g: &mut GradientContext<'_>,
     (x, of_x): (Output, Output),
@@ -176,7 +176,7 @@ fn quotient_slope(
     g.add("DivNoNan", &[top, bottom])
 }
 
-/// The number in input `i`, a scalar.
+/// The scalar in input `i`.
 fn number(ctx: &KernelContext<'_>, i: usize, name: &str) -> Result<f32> {
     let tensor = ctx.input(i)?;
     ensure!(
@@ -194,10 +194,12 @@ fn check_images(ctx: &KernelContext<'_>) -> Result<Shape> {
     Ok(shape)
 }
 
-/// Rows of pixels whose sums are kept apart, so that many images or one large one are as fast.
+/// Rows of pixels that are summed separately, so that many small images and one large image
+/// parallelize alike.
 const BAND: usize = 16;
 
-/// Spreads values about their channel's mean, image by image; the old op then limits them.
+/// Scales the distance of values from their channel's mean, image by image; the V1 op then clamps
+/// them.
 fn adjust_contrast(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let is_limited = init.node.op.name == "AdjustContrast";
     AnyKernel::new(move |ctx| {
@@ -234,7 +236,7 @@ fn adjust_contrast(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The first input as `f32` in memory that may be written.
+/// The first input as mutable `f32`.
 fn floats_to_change(ctx: &mut KernelContext<'_>, shape: &Shape) -> Result<Tensor> {
     if ctx.input(0)?.dtype() != DType::Float {
         return as_floats(ctx, 0);
@@ -249,8 +251,8 @@ fn floats_to_change(ctx: &mut KernelContext<'_>, shape: &Shape) -> Result<Tensor
     Ok(out)
 }
 
-/// The mean of each channel of each image. Bands of rows are summed side by side, then each
-/// image's bands in order.
+/// The mean of each channel of each image. Bands of rows are summed in parallel, then each image's
+/// bands in order.
 fn channel_means(
     ctx: &KernelContext<'_>,
     data: &[f32],
@@ -281,7 +283,7 @@ fn channel_means(
     Ok(means)
 }
 
-/// Sets output 0 to the images with every pixel's three channels changed.
+/// Sets output 0 to the images with a function applied to every pixel's three channels.
 fn each_pixel(
     ctx: &mut KernelContext<'_>,
     nanoseconds: f64,
@@ -314,11 +316,11 @@ fn adjust_hue(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The order of channels from largest to smallest in each sixth of the circle of hues.
+/// The order of channels from largest to smallest in each sextant of the hue circle.
 const SEXTANTS: [[usize; 3]; 6] =
     [[0, 1, 2], [1, 0, 2], [1, 2, 0], [2, 1, 0], [2, 0, 1], [0, 2, 1]];
 
-/// A pixel with its hue moved by `delta` sixths of the circle.
+/// A pixel with its hue shifted by `delta` sextants.
 fn turned(pixel: [f32; 3], delta: f32) -> [f32; 3] {
     let [r, g, b] = pixel;
     let sextant = if r < g {
@@ -354,7 +356,7 @@ fn turned(pixel: [f32; 3], delta: f32) -> [f32; 3] {
     changed
 }
 
-/// The hue brought into 0 to 6. Small numbers go step by step, as the rounding of TensorFlow does.
+/// The hue reduced to [0, 6). Small values are reduced stepwise, with TensorFlow's rounding.
 fn around(mut hue: f32) -> f32 {
     if hue.abs() > 600.0 {
         hue = hue.rem_euclid(6.0);
@@ -377,7 +379,7 @@ fn adjust_saturation(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A pixel with its saturation multiplied.
+/// A pixel with its saturation multiplied by `scale`.
 fn saturated([r, g, b]: [f32; 3], scale: f32) -> [f32; 3] {
     let value = r.max(g).max(b);
     let range = value - r.min(g).min(b);
@@ -409,7 +411,7 @@ fn saturated([r, g, b]: [f32; 3], scale: f32) -> [f32; 3] {
     changed
 }
 
-/// A number of sixths of the circle brought into 0 to 2.
+/// A number of sextants reduced to [0, 2).
 fn around_two(mut x: f32) -> f32 {
     if x <= 0.0 {
         x += 2.0;
@@ -433,9 +435,9 @@ fn check_colors(ctx: &KernelContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Colours in the wide type, three numbers at a time.
+/// Converts colors in the wide type, pixel by pixel.
 ///
-/// A pixel must not be cut in two, so 16-bit floats are widened as a whole rather than by blocks.
+/// Blocks must not split a pixel, so 16-bit floats are widened as whole tensors.
 fn convert<T>(ctx: &mut KernelContext<'_>, work: fn(&mut [T::Wide; 3])) -> Result<()>
 where
     T: Widen,

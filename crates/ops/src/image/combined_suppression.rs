@@ -52,7 +52,7 @@ fn combined_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 struct Sizes {
     batch: usize,
     boxes: usize,
-    /// Sets of boxes: one for all classes, or one for each.
+    /// Number of box sets: one for all classes, or one for each.
     sets: usize,
     classes: usize,
     per_class: usize,
@@ -138,7 +138,7 @@ fn clip(x: f32) -> f32 {
 
 type Detections = Vec<(usize, Chosen)>;
 
-/// For each image the boxes that stay with their classes, best first, at most as many as fit.
+/// The selected boxes of each image with their classes, best first, limited to the output size.
 fn detect(ctx: &KernelContext<'_>, sizes: Sizes, rules: &Rules) -> Result<Vec<Detections>> {
     let Sizes { batch, boxes, classes, .. } = sizes;
     let mut found: Vec<Result<Vec<Chosen>>> = table(batch * classes, |_| Ok(Vec::new()))?;

@@ -39,7 +39,7 @@ pub(crate) static FAMILY: Family = Family {
 
 const CROP_AND_RESIZE: OpDef = OpDef::new("CropAndResize", crops_shape);
 
-/// The number of boxes, from the boxes in input `i` and their images' numbers in the next.
+/// The number of boxes, from the boxes in input `i` and the box indices in input `i + 1`.
 fn boxes_known(c: &ShapeContext<'_>, i: usize) -> Result<Option<usize>> {
     let boxes = c.with_rank(i, "boxes", 2)?;
     let indices = c.with_rank(i + 1, "box_ind", 1)?;
@@ -99,14 +99,14 @@ fn is_nearest(attrs: NodeAttrs<'_>) -> Result<bool> {
     }
 }
 
-/// Boxes as fractions of an image (y1, x1, y2, x2), and which image each is of.
+/// Boxes as fractions of an image (y1, x1, y2, x2), and the index of each box's image.
 struct Boxes<'a> {
     corners: &'a [[f32; 4]],
     images: &'a [i32],
 }
 
 impl<'a> Boxes<'a> {
-    /// From input `i` and the next, for a batch of `batch` images.
+    /// Boxes of inputs `i` and `i + 1`, for a batch of `batch` images.
     fn new(ctx: &'a KernelContext<'_>, i: usize) -> Result<Boxes<'a>> {
         let (boxes, images) = (ctx.input(i)?, ctx.input(i + 1)?);
         let [count, columns] = *boxes.shape().dims() else {
@@ -139,7 +139,7 @@ impl<'a> Boxes<'a> {
     }
 }
 
-/// Where the pixels of a crop lie along one axis of the image.
+/// Sample positions of a crop along one axis of the image.
 #[derive(Clone, Copy)]
 struct CropAxis {
     start: f32,
@@ -147,7 +147,8 @@ struct CropAxis {
     last: f32,
 }
 
-/// A place along an axis: the pixel before it, the one after it, and how far it lies from the first.
+/// A sample position: the pixel before it, the pixel after it, and the fractional distance from the
+/// first.
 #[derive(Clone, Copy)]
 struct Place {
     lower: usize,
@@ -157,7 +158,7 @@ struct Place {
 }
 
 impl CropAxis {
-    /// From one end to the other of a box, on an axis of `size` pixels, in `count` steps.
+    /// Samples from one end of a box to the other, on an axis of `size` pixels, in `count` steps.
     fn new(from: f32, to: f32, size: usize, count: usize) -> CropAxis {
         let last = (size - 1) as f32;
         if count > 1 {
@@ -168,7 +169,7 @@ impl CropAxis {
         }
     }
 
-    /// The place of the crop's pixel `i`, unless it lies outside the image.
+    /// The position of the crop's pixel `i`, or `None` outside the image.
     fn place(&self, i: usize) -> Option<Place> {
         let place = self.start + i as f32 * self.step;
         if !(0.0..=self.last).contains(&place) {
@@ -270,7 +271,7 @@ impl Reader<'_> {
     }
 }
 
-/// The sizes of the gradient in input 0, which must have as many crops as there are boxes.
+/// The sizes of the gradient in input 0, which must have one crop per box.
 fn grads_of(ctx: &KernelContext<'_>, boxes: &Boxes<'_>) -> Result<Images> {
     let grads = Images::of(ctx.input(0)?, "grads image")?;
     ensure!(
@@ -344,7 +345,7 @@ fn image_size(ctx: &KernelContext<'_>) -> Result<Images> {
     Ok(Images { batch: shape[0], height: shape[1], width: shape[2], channels: shape[3] })
 }
 
-/// Gives the gradients of crops back to the images they were cut from.
+/// Adds the gradients of crops to the gradients of their images.
 struct Writer<'a> {
     grads: &'a [f32],
     crops: Images,
@@ -354,7 +355,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Images side by side; the boxes of one image in order.
+    /// All images in parallel; the boxes of one image in order.
     fn all<A>(&self, ctx: &KernelContext<'_>, out: &mut [A]) -> Result<()>
     where
         A: Element + std::ops::AddAssign,
@@ -449,7 +450,7 @@ fn grad_boxes(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// How the sum of one crop's gradients changes with the corners of its box.
+/// The gradient of one crop with respect to the corners of its box.
 fn box_gradient(
     boxes: &Boxes<'_>,
     number: usize,
@@ -486,7 +487,7 @@ fn box_gradient(
     }
 }
 
-/// How far the place of a crop's pixel moves with the near and with the far end of the box.
+/// The derivatives of a sample's position with respect to both ends of the box.
 fn shares(i: usize, size: usize, count: usize) -> (f32, f32) {
     let last = (size - 1) as f32;
     if count == 1 {

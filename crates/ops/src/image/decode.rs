@@ -42,7 +42,7 @@ const DECODE_JPEG: OpDef = OpDef::new("DecodeJpeg", image_shape);
 const DECODE_AND_CROP_JPEG: OpDef =
     OpDef { name: "DecodeAndCropJpeg", shape: crop_shape, ..DECODE_JPEG };
 
-/// The channels asked for; none if the image decides.
+/// The requested number of channels; `None` if it depends on the image.
 fn channels_known(c: &ShapeContext<'_>) -> Result<Option<usize>> {
     c.with_rank(0, "contents", 0)?;
     Ok(Some(c.attrs().size("channels")?).filter(|&n| n > 0))
@@ -88,7 +88,7 @@ fn jpeg_shape_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What kind of file bytes are, by how they begin.
+/// File formats, detected by their signature.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Format {
     Jpeg,
@@ -128,7 +128,7 @@ impl Format {
     }
 }
 
-/// Which of the ops a kernel is for: they differ in what they accept and in the rank they give.
+/// The decode op of a kernel; ops differ in the formats that they accept and in the output rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Decoder {
     Jpeg,
@@ -141,7 +141,7 @@ enum Decoder {
 
 struct Settings {
     decoder: Decoder,
-    /// 0 if the image decides.
+    /// 0: as in the image.
     channels: usize,
     dtype: DType,
     expands_animations: bool,
@@ -185,7 +185,7 @@ fn checked_channels(decoder: Decoder, attrs: NodeAttrs<'_>) -> Result<usize> {
     Ok(channels as usize)
 }
 
-/// Refuses files that the op is not for.
+/// Rejects formats that the op does not accept.
 fn check_format(format: Format, decoder: Decoder, channels: usize) -> Result<()> {
     let (name, op) = (format.name(), format!("{decoder:?}"));
     match format {
@@ -295,7 +295,8 @@ fn crop_window(ctx: &KernelContext<'_>) -> Result<Crop> {
     Ok(Crop { y: window[0], x: window[1], height: window[2], width: window[3] })
 }
 
-/// Decoded samples as the op's dtype: 16 bits take the 8 as their upper half, floats go from 0 to 1.
+/// Decoded samples in the op's dtype: 16-bit values have the 8-bit value as upper byte, floats are
+/// in [0, 1].
 fn in_dtype(ctx: &KernelContext<'_>, image: Tensor, dtype: DType) -> Result<Tensor> {
     if image.dtype() == dtype {
         return Ok(image);
@@ -392,7 +393,7 @@ mod tests {
             .run()
             .unwrap();
         assert_eq!(window.shape().dims(), [4, 7, 3]);
-        // The crop's last column is smoothed as the image's last one would be.
+        // The crop's last column is upsampled like an image's last column.
         let at = (3 * 32 + 5) * 3;
         assert_eq!(
             window.as_slice::<u8>().unwrap()[..18],
@@ -411,7 +412,7 @@ mod tests {
         }
     }
 
-    /// Damaged files must give an error or an image, never a crash.
+    /// Damaged files must give an error or an image, never a panic.
     #[test]
     fn damaged_files() {
         let mut files = vec![file(&pattern(3), "EncodePng"), file(&pattern(3), "EncodeJpeg")];

@@ -25,7 +25,8 @@ fn drawn_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     shape::unchanged(c)
 }
 
-/// Yellow, blue, red, lime, purple, olive, maroon, navy blue, aqua, fuchsia.
+/// TensorFlow's default colors: yellow, blue, red, lime, purple, olive, maroon, navy blue, aqua,
+/// fuchsia.
 const COLORS: [[f32; 4]; 10] = [
     [1.0, 1.0, 0.0, 1.0],
     [0.0, 0.0, 1.0, 1.0],
@@ -39,7 +40,7 @@ const COLORS: [[f32; 4]; 10] = [
     [1.0, 0.0, 1.0, 1.0],
 ];
 
-/// A pen for each box in turn.
+/// The color of each box, cyclic.
 struct Colors<'a> {
     given: &'a [f32],
     columns: usize,
@@ -122,7 +123,7 @@ where
     })
 }
 
-/// The first input, in memory that may be written.
+/// The first input as a mutable copy.
 fn copied<T: Element>(ctx: &mut KernelContext<'_>) -> Result<Tensor> {
     let shape = ctx.input(0)?.shape().clone();
     let (mut out, taken) = ctx.forward_input_or_allocate(&[0], T::DTYPE, &shape)?;
@@ -135,7 +136,7 @@ fn copied<T: Element>(ctx: &mut KernelContext<'_>) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Draws the outline of one box into one image, where it lies inside.
+/// Draws the outline of one box into one image, clipped to it.
 fn outline<T: Element>(corners: &[f32; 4], images: Images, pen: &[T], out: &mut [T]) {
     let (last_row, last_column) = (images.height as i64 - 1, images.width as i64 - 1);
     let [top, left, bottom, right] = *corners;

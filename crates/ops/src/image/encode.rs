@@ -27,7 +27,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// The dimensions before an image's three.
+/// The dimensions before the three of an image.
 fn png_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let image = c.with_rank_at_least(0, "image", 3)?;
     let shape = match image.dims() {
@@ -133,10 +133,10 @@ fn png_file(
     Ok(file)
 }
 
-/// How a JPEG is written.
+/// Options of a JPEG file.
 #[derive(Clone)]
 struct JpegOptions {
-    /// Channels that the format demands.
+    /// Number of channels that the format requires.
     channels: Option<usize>,
     quality: i64,
     is_progressive: bool,
@@ -233,7 +233,7 @@ fn jpeg_file(ctx: &KernelContext<'_>, options: &JpegOptions) -> Result<Vec<u8>> 
     let (Some(width), Some(height)) = (side(width), side(height)) else {
         bail!(Internal, "JPEG encoding failed: no file can have shape {shape}");
     };
-    // The encoder may keep the coefficients of the whole image.
+    // The encoder may buffer the coefficients of the whole image.
     let _scratch = ctx.allocate(DType::Int16, shape.clone())?;
     let failed = |e: jpeg_encoder::EncodingError| err!(Internal, "JPEG encoding failed: {e}");
     let mut file = Vec::new();

@@ -1,4 +1,4 @@
-//! GIF decoding: each frame is drawn over the one before.
+//! GIF decoding: each frame is drawn over the previous one.
 
 use std::io::Cursor;
 
@@ -18,7 +18,7 @@ fn open(bytes: &[u8], skips: bool) -> Result<Decoder<Cursor<&[u8]>>> {
     options.read_info(Cursor::new(bytes)).map_err(|e| invalid(&e))
 }
 
-/// Number of frames, and the height and width of the largest.
+/// Number of frames, and the maximum height and width.
 fn measure(bytes: &[u8], only_first: bool) -> Result<[usize; 3]> {
     let mut decoder = open(bytes, true)?;
     let (mut count, mut height, mut width) = (0, 0, 0);
@@ -31,7 +31,7 @@ fn measure(bytes: &[u8], only_first: bool) -> Result<[usize; 3]> {
             }
             Ok(None) => break,
             Err(e) if count == 0 => return Err(invalid(&e)),
-            // Frames before the damage are taken.
+            // Frames before a damaged one are kept.
             Err(_) => break,
         }
     }
@@ -44,7 +44,7 @@ fn measure(bytes: &[u8], only_first: bool) -> Result<[usize; 3]> {
     Ok([if only_first { 1 } else { count }, height, width])
 }
 
-/// The frames, red, green and blue, one after another; or only the first.
+/// The RGB frames in order, or only the first.
 pub(super) fn decode(ctx: &KernelContext<'_>, bytes: &[u8], only_first: bool) -> Result<Tensor> {
     let [count, height, width] = measure(bytes, only_first)?;
     let mut out = ctx.zeros(DType::UInt8, Shape::new(&[count, height, width, 3])?)?;
@@ -70,7 +70,7 @@ pub(super) fn decode(ctx: &KernelContext<'_>, bytes: &[u8], only_first: bool) ->
     if drawn < count { out.rows(0, drawn, None) } else { Ok(out) }
 }
 
-/// Draws the next frame over what is there; false if there is none.
+/// Draws the next frame over the canvas; returns false after the last.
 fn draw(
     decoder: &mut Decoder<Cursor<&[u8]>>,
     indices: &mut [u8],

@@ -1,6 +1,7 @@
 //! JPEG decoding: baseline and progressive, 8 bits.
 //!
-//! The integer arithmetic is that of the library that TensorFlow uses, so that pixels are equal.
+//! The integer arithmetic is that of libjpeg-turbo, which TensorFlow uses, so decoded pixels are
+//! equal.
 
 mod entropy;
 mod frame;
@@ -54,7 +55,7 @@ impl JpegSettings {
     }
 }
 
-/// A part of the result.
+/// A crop window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crop {
     pub(super) y: i32,
@@ -63,7 +64,7 @@ pub(super) struct Crop {
     pub(super) width: i32,
 }
 
-/// What a file says of its image.
+/// Image dimensions from a file's header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub(super) height: usize,
@@ -72,12 +73,12 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads segments up to the one that starts a frame.
+    /// Reads segments up to the start of a frame.
     pub(super) fn read(bytes: &[u8]) -> Result<Header> {
         let invalid = || err!(InvalidArgument, "Invalid JPEG data, size {}", bytes.len());
         let mut rest = bytes.strip_prefix(&[0xff, 0xd8]).ok_or_else(invalid)?;
         loop {
-            // Any number of 0xff may come before a marker.
+            // Any number of 0xff fill bytes may precede a marker.
             let start = rest.iter().position(|&b| b == 0xff).ok_or_else(invalid)?;
             rest = &rest[start..];
             let start = rest.iter().position(|&b| b != 0xff).ok_or_else(invalid)?;
@@ -110,7 +111,7 @@ impl Header {
     }
 }
 
-/// An image's samples as `channels` channels (0: as the file has them).
+/// Decodes an image to `channels` channels (0: as in the file).
 pub(super) fn decode(
     ctx: &KernelContext<'_>,
     bytes: &[u8],
@@ -135,7 +136,7 @@ pub(super) fn decode(
     samples::image(ctx, &frame, channels, settings.samples, &window)
 }
 
-/// The rows and columns that are wanted of an image of this size.
+/// The rows and columns of the crop window, for an image of this size.
 fn window(height: usize, width: usize, crop: Option<Crop>) -> Result<Window> {
     let Some(crop) = crop else { return Ok(Window { rows: 0..height, columns: 0..width }) };
     let part = |start: i32, len: i32, size: usize| {
@@ -161,8 +162,8 @@ mod tests {
 
     type Case = (&'static str, i64, bool, bool, i64, [usize; 3], u64);
 
-    /// File, ratio, whether the transform is accurate, whether planes are smoothed, channels; then
-    /// the shape and the hash of what TensorFlow decodes.
+    /// File, ratio, accurate DCT, fancy upsampling, channels; then the shape and the hash of the
+    /// image that TensorFlow decodes.
     const CASES: &[Case] = &[
         (BASE, 1, false, true, 0, [18, 22, 3], 14979285987826552218),
         (BASE, 1, false, true, 1, [18, 22, 1], 17306593404057789643),
@@ -243,7 +244,7 @@ mod tests {
         (0..hex.len()).step_by(2).map(digit).collect()
     }
 
-    /// Fowler, Noll and Vo's hash.
+    /// FNV-1a hash.
     fn hash(bytes: &[u8]) -> u64 {
         bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

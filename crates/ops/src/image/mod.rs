@@ -1,4 +1,4 @@
-//! Images: resizing, cropping, colours, boxes, codecs.
+//! Images: resizing, cropping, colors, boxes, codecs.
 
 mod bmp;
 mod gif;

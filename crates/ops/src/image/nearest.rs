@@ -50,7 +50,7 @@ fn gradient(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// For each pixel of the resized image along one axis, the pixel that it shows.
+/// Index of the input pixel for each output pixel along one axis.
 fn nearest(sampling: Sampling, original: usize, resized: usize) -> Result<Vec<usize>> {
     let scale = sampling.scale(original, resized);
     table(resized, |x| {
@@ -147,7 +147,7 @@ where
     })
 }
 
-/// Adds each pixel of the gradient to the pixel of the original that it showed.
+/// Adds each pixel of the gradient to the input pixel that it was copied from.
 fn give_back<T: Widen<Wide: Number>>(
     ctx: &KernelContext<'_>,
     resized: Images,

@@ -7,7 +7,7 @@ use thalweg_tensor::{DType, Element, Result, Shape, Tensor, bail, bf16, err, f16
 use crate::map::wide_view;
 use crate::split::for_each_rows;
 
-/// Element types of images that most image ops take.
+/// Element types of most image ops.
 pub(crate) const IMAGE_TYPES: &[DType] = &[
     DType::Int8,
     DType::UInt8,
@@ -21,7 +21,7 @@ pub(crate) const IMAGE_TYPES: &[DType] = &[
     DType::Double,
 ];
 
-/// Input `i` as `f32`: shared where that is its type, else converted.
+/// Input `i` as `f32`: shared if it is of that type, else converted.
 pub(crate) fn as_floats(ctx: &KernelContext<'_>, i: usize) -> Result<Tensor> {
     match ctx.input(i)?.dtype() {
         DType::Float => Ok(ctx.input(i)?.clone()),
@@ -49,7 +49,7 @@ fn converted<T: Element + AsPrimitive<f32>>(ctx: &KernelContext<'_>, i: usize) -
     Ok(out)
 }
 
-/// A table of `len` entries, where memory allows.
+/// A table of `len` entries; an error if the allocation fails.
 pub(crate) fn table<T>(len: usize, entry: impl FnMut(usize) -> T) -> Result<Vec<T>> {
     let mut entries = Vec::new();
     entries
@@ -69,7 +69,7 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// The sizes of the tensor called `name`, which must have four dimensions.
+    /// The sizes of the tensor `name`, which must have four dimensions.
     pub(crate) fn of(tensor: &Tensor, name: &str) -> Result<Images> {
         let [batch, height, width, channels] = *tensor.shape().dims() else {
             bail!(InvalidArgument, "{name} must be 4-dimensional, got shape {}", tensor.shape());
@@ -77,7 +77,7 @@ impl Images {
         Ok(Images { batch, height, width, channels })
     }
 
-    /// As many images of another size.
+    /// The sizes of the same batch with images of another height and width.
     pub(crate) fn resized(self, height: usize, width: usize) -> Images {
         Images { height, width, ..self }
     }
@@ -86,7 +86,7 @@ impl Images {
         Shape::new(&[self.batch, self.height, self.width, self.channels])
     }
 
-    /// Elements in one row of pixels.
+    /// Elements per row of pixels.
     pub(crate) fn row(self) -> usize {
         self.width * self.channels
     }
@@ -98,8 +98,8 @@ impl Images {
     }
 }
 
-/// The integer that TensorFlow's machines make of a float: towards zero, and the least one where it
-/// does not fit.
+/// Conversion of a float to i32 as x86-64 does it: towards zero, and the minimum for values out of
+/// range.
 pub(crate) fn truncated(x: f32) -> i64 {
     if x >= -(2f32.powi(63)) && x < 2f32.powi(63) { x as i64 } else { i64::MIN }
 }

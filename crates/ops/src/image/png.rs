@@ -8,14 +8,14 @@ use thalweg_tensor::{DType, Error, Result, Shape, Tensor, ensure, err};
 
 use crate::split::for_each_rows;
 
-/// The largest width and height that are taken.
+/// Maximum width and height.
 const SIDE_MAX: u32 = 1_000_000;
 
 fn invalid(e: &DecodingError) -> Error {
     err!(InvalidArgument, "Invalid PNG data: {e}")
 }
 
-/// An image's samples, 8 or 16 bits each, as `channels` channels (0: as the file has them).
+/// Decodes an image of 8 or 16 bits per sample to `channels` channels (0: as in the file).
 pub(super) fn decode(
     ctx: &KernelContext<'_>,
     bytes: &[u8],
@@ -43,7 +43,7 @@ pub(super) fn decode(
     let mut raw = ctx.allocate(DType::UInt8, Shape::new(&[size])?)?;
     reader.next_frame(raw.as_mut_slice::<u8>()?).map_err(|e| invalid(&e))?;
     let is_palette = source_color == ColorType::Indexed;
-    // Only a palette's transparency counts as a channel of its own.
+    // A palette image has four channels if the palette has transparency.
     let native = match (color, source_color) {
         (ColorType::GrayscaleAlpha, ColorType::Grayscale) => 1,
         (ColorType::Rgba, ColorType::Rgb) => 3,
@@ -53,7 +53,7 @@ pub(super) fn decode(
         from: color.samples(),
         to: if channels == 0 { native } else { channels },
         is_16: out_depth == BitDepth::Sixteen,
-        // The filler of shallow images is as deep as the file, which is TensorFlow's way.
+        // As in TensorFlow, the alpha filler of shallow images has the bit depth of the file.
         opaque: match depth as u8 {
             16 => 65535,
             bits @ (1 | 2 | 4) if !(is_palette && color == ColorType::Rgba) => (1 << bits) - 1,
@@ -63,7 +63,7 @@ pub(super) fn decode(
     layout.arrange(ctx, raw, [height as usize, width as usize], is_wide)
 }
 
-/// How decoded samples become the result's.
+/// Conversion of decoded samples to output channels.
 #[derive(Clone, Copy)]
 struct Layout {
     from: usize,
@@ -128,7 +128,8 @@ impl Layout {
         }
     }
 
-    /// The brightness of a colour, in parts of 32768; 16-bit samples are rounded, 8-bit ones cut.
+    /// Luma of an RGB color, with weights in units of 1/32768; 16-bit samples are rounded, 8-bit
+    /// samples truncated.
     fn grey(self, [r, g, b]: [u16; 3]) -> u16 {
         if r == g && g == b {
             return r;
@@ -171,7 +172,7 @@ mod tests {
     const PAL2: &str = "89504e470d0a1a0a0000000d4948445200000003000000010203000000668efc2700000009504c5445010203111213f1f2f3c1eb34b00000000a49444154789c63900000001a00192d88f4360000000049454e44ae426082";
     const PALBAD: &str = "89504e470d0a1a0a0000000d49484452000000030000000108030000002c3ee48600000009504c5445010203111213f1f2f3c1eb34b00000000c49444154789c636060e40400000f000bfd5fb25d0000000049454e44ae426082";
 
-    /// Name, file, channels asked for, samples.
+    /// Name, file, requested channels, samples.
     const CASES: &[(&str, &str, i64, &[u8])] = &[
         ("g1", G1, 0, &[255, 0, 255, 0, 0, 255, 0, 255]),
         ("g1", G1, 1, &[255, 0, 255, 0, 0, 255, 0, 255]),
@@ -235,7 +236,7 @@ mod tests {
     fn what_tensorflow_makes_of_small_files() {
         for (name, hex, channels, expected) in CASES {
             let got = decode(hex, *channels, DType::UInt8).unwrap();
-            // The first samples are enough to tell.
+            // The first samples are sufficient.
             let got = &got.as_slice::<u8>().unwrap()[..expected.len()];
             assert_eq!(got, *expected, "{name} as {channels} channels");
         }

@@ -36,7 +36,8 @@ fn transformed_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The adjoint seen through the inverse transforms, as TensorFlow has it: not the exact slope.
+/// The adjoint transformed by the inverse matrices, as in TensorFlow: an approximation of the
+/// gradient.
 fn gradient(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, images, transforms) = (g.grad(0)?, g.input(0), g.input(1));
     if !g.dtype(images).is_floating() {
@@ -54,7 +55,7 @@ fn gradient(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Rows of eight numbers that undo the given ones: with a one they are matrices of three by three.
+/// The inverse transforms; eight parameters and a final one form a 3 by 3 matrix.
 fn inverted(g: &mut GradientContext<'_>, transforms: Output) -> Result<Output> {
     let one = g.number(DType::Float, 1.0)?;
     let padding = g.scope().constant(&Tensor::from_slice(Shape::new(&[2, 2])?, &[0, 0, 0, 1])?)?;
@@ -70,7 +71,7 @@ fn inverted(g: &mut GradientContext<'_>, transforms: Output) -> Result<Output> {
     g.add("RealDiv", &[flat, scale])
 }
 
-/// What lies beyond the border.
+/// Fill mode for positions outside the image (`fill_mode`).
 #[derive(Clone, Copy)]
 enum Fill {
     Constant,
@@ -94,7 +95,7 @@ impl Fill {
         })
     }
 
-    /// The place inside an axis of `size` pixels that stands for `x`.
+    /// Maps coordinate `x` into an axis of `size` pixels.
     fn inside(self, x: f32, size: usize) -> f32 {
         let last = size as f32 - 1.0;
         let bound = |x: f32| {
@@ -206,7 +207,7 @@ fn fill_value(ctx: &KernelContext<'_>) -> Result<f32> {
     tensor.scalar_value()
 }
 
-/// Where pixel (x, y) of the result lies in the image, unless that is infinitely far away.
+/// Input position of output pixel (x, y), or `None` if it is infinite.
 fn project(t: &[f32; 8], x: f32, y: f32) -> Option<[f32; 2]> {
     let depth = t[6] * x + t[7] * y + 1.0;
     if depth == 0.0 {
@@ -231,7 +232,7 @@ where
         [self.fill.inside(x, self.input.width), self.fill.inside(y, self.input.height)]
     }
 
-    /// The pixel at these coordinates, if the image has it.
+    /// The pixel at these coordinates, or the fill value outside the image.
     fn pixel(&self, image: usize, x: i64, y: i64) -> Option<&[T]> {
         let Images { height, width, channels, .. } = self.input;
         let x = usize::try_from(x).ok().filter(|&x| x < width)?;

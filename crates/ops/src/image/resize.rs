@@ -1,4 +1,4 @@
-//! Common parts of resizing ops: sizes, scales, and gradients.
+//! Common parts of resize ops: sizes, scales, and gradients.
 
 use num_traits::AsPrimitive;
 use thalweg_graph::{GradientContext, NodeAttrs, Output, ShapeContext};
@@ -10,7 +10,7 @@ use crate::map::narrowed;
 use crate::math::widen::Widen;
 use crate::split::for_each_rows;
 
-/// Where samples lie.
+/// How output pixels map to sample positions (`align_corners`, `half_pixel_centers`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sampling {
     pub(crate) align_corners: bool,
@@ -30,7 +30,7 @@ impl Sampling {
         Ok(Sampling { align_corners, half_pixel_centers })
     }
 
-    /// Pixels of the original for one of the resized image.
+    /// Input pixels per output pixel.
     pub(crate) fn scale(self, original: usize, resized: usize) -> f32 {
         // A single pixel has no corners to align.
         if self.align_corners && resized > 1 && original > 1 {
@@ -40,13 +40,13 @@ impl Sampling {
         }
     }
 
-    /// The place in the original that pixel `x` of the resized image shows.
+    /// The input position of output pixel `x`.
     pub(crate) fn place(self, x: usize, scale: f32) -> f32 {
         if self.half_pixel_centers { (x as f32 + 0.5) * scale - 0.5 } else { x as f32 * scale }
     }
 }
 
-/// The original's and the result's sizes of an op that takes images and a size.
+/// Input and output sizes of a resize op.
 pub(crate) struct Resizing {
     pub(crate) input: Images,
     pub(crate) output: Images,
@@ -129,10 +129,10 @@ pub(crate) fn image_sides(g: &mut GradientContext<'_>, images: Output) -> Result
     g.add("Slice", &[shape, begin, size])
 }
 
-/// The gradient of a resizing, by the op that takes the adjoint and the original image.
+/// The gradient of a resize op, by the op `op` of the adjoint and the original image.
 pub(crate) fn resize_gradient(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     let (grad, image) = (g.grad(0)?, g.input(0));
-    // Whole numbers have no adjoint, and no op to compute it.
+    // Integer images have no gradient.
     if !g.dtype(image).is_floating() {
         return Ok(());
     }
@@ -141,8 +141,7 @@ pub(crate) fn resize_gradient(g: &mut GradientContext<'_>, op: &str) -> Result<(
     g.set(0, adjoint)
 }
 
-/// The pixels of the original along one axis that a pixel of the resized image is made of, in
-/// ascending order, and their weights.
+/// Input pixels of an output pixel along one axis, in ascending order, and their weights.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taps<const K: usize> {
     pub(crate) at: [usize; K],
@@ -156,7 +155,7 @@ pub(crate) struct GradientSizes {
 }
 
 impl GradientSizes {
-    /// From a gradient in the first input and the original image in the second.
+    /// The sizes from the gradient in input 0 and the original image in input 1.
     pub(crate) fn new(ctx: &KernelContext<'_>) -> Result<GradientSizes> {
         let resized = Images::of(ctx.input(0)?, "input_grad")?;
         let image = Images::of(ctx.input(1)?, "original_image")?;
@@ -175,8 +174,8 @@ impl GradientSizes {
     }
 }
 
-/// The kernel of a resizing's gradient. `taps(sampling, scale, x, size)` are those of place `x` of
-/// the result, along a dimension that the original has `size` pixels along.
+/// The kernel of a resize op's gradient. `taps(sampling, scale, x, size)` returns the taps of
+/// output position `x`, along a dimension of `size` input pixels.
 pub(crate) fn resizing_gradient<T, const K: usize>(
     init: &KernelInit<'_>,
     taps: fn(Sampling, f32, usize, usize) -> Taps<K>,
@@ -203,8 +202,8 @@ where
     })
 }
 
-/// Sets output 0 to the gradient of a resizing with these taps: what each pixel of the gradient in
-/// input 0 gives back to the pixels it was made of.
+/// Sets output 0 to the gradient of a resize op with these taps: adds each pixel of the gradient in
+/// input 0, weighted, to the pixels it was computed from.
 fn give_back<T, const K: usize>(
     ctx: &mut KernelContext<'_>,
     sizes: &GradientSizes,
@@ -225,7 +224,7 @@ where
     for_each_rows(ctx, out.as_mut_slice::<T::Wide>()?, row, cost, |first, out| {
         for (i, out) in (first..).zip(out.chunks_exact_mut(row)) {
             let (image, y) = (i / original.height, i % original.height);
-            // Both ends of the taps move one way only.
+            // Both ends of the taps are monotonic.
             let start = rows.partition_point(|taps| taps.at[K - 1] < y);
             let end = rows.partition_point(|taps| taps.at[0] <= y);
             for (resized_y, taps) in (start..end).zip(&rows[start..]) {
@@ -334,7 +333,7 @@ mod tests {
         }
     }
 
-    /// A constant image stays one, whatever the sizes; cutting the work otherwise changes nothing.
+    /// Resizing keeps a constant image constant, for any sizes and any division of the work.
     #[test]
     fn constants_stay() {
         for op in OPS {
@@ -358,7 +357,7 @@ mod tests {
         }
     }
 
-    /// `<resize(x), g> == <x, gradient(g)>`, since resizing is linear.
+    /// Resizing is linear, so `<resize(x), g> == <x, gradient(g)>`.
     #[test]
     fn gradients_are_adjoint() {
         for (op, grad, by_image) in [

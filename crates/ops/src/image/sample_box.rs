@@ -60,7 +60,7 @@ fn crop_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 
 #[derive(Clone, Copy)]
 struct Settings {
-    /// Of the attr; the newer ops have an input instead.
+    /// The attr `min_object_covered`; V2 ops have an input instead.
     covered_min: Option<f32>,
     aspect_ratio: [f32; 2],
     area: [f32; 2],
@@ -114,7 +114,7 @@ fn check_covered(covered_min: f32) -> Result<()> {
     Ok(())
 }
 
-/// Where the numbers come from: a generator of the node's own, or a seed in the last input.
+/// Random numbers of a stateful op's generator, or of a seed in the last input.
 enum Source {
     Own(Mutex<Philox>),
     Seed,
@@ -173,7 +173,7 @@ where
         let mut samples = source.start(ctx, 4 * settings.attempts as u64)?;
         let mut found = None;
         for attempt in 0..settings.attempts {
-            // There may be two thousand million of them.
+            // Checks for cancellation; `max_attempts` may be up to 2^31 - 1.
             if attempt % 4096 == 4095 {
                 ctx.check_cancelled()?;
             }
@@ -230,7 +230,8 @@ fn covered_input(ctx: &KernelContext<'_>) -> Result<f32> {
     Ok(covered_min)
 }
 
-/// The boxes in pixels; the whole image if there are none and that is allowed.
+/// The boxes in pixels; the whole image if there are none and `use_image_if_no_bounding_boxes` is
+/// set.
 fn objects(ctx: &KernelContext<'_>, image: Rectangle, uses_image: bool) -> Result<Vec<Rectangle>> {
     let boxes = ctx.input(1)?;
     ensure!(
@@ -261,7 +262,7 @@ fn objects(ctx: &KernelContext<'_>, image: Rectangle, uses_image: bool) -> Resul
     })
 }
 
-/// Whether a crop shows enough of any object.
+/// Whether a crop covers the required fraction of any object.
 fn covers(crop: &Rectangle, covered_min: f32, objects: &[Rectangle]) -> bool {
     crop.area() >= 1.0
         && objects.iter().any(|object| {
@@ -270,12 +271,13 @@ fn covers(crop: &Rectangle, covered_min: f32, objects: &[Rectangle]) -> bool {
         })
 }
 
-/// To the nearest integer, ties to even.
+/// The nearest integer, ties to even.
 fn nearest(x: f32) -> i32 {
     x.round_ties_even() as i32
 }
 
-/// A rectangle of about this aspect ratio whose area is a share of the image's in `area`.
+/// A random rectangle of about this aspect ratio, whose fraction of the image's area is in the
+/// range `area`.
 fn random_rectangle(
     image: Rectangle,
     [area_min, area_max]: [f32; 2],
@@ -304,7 +306,7 @@ fn random_rectangle(
         height += below_u32(samples, (height_max - height + 1) as u32) as i32;
     }
     let mut width = width_of(height);
-    // Rounding may have put the area just outside the range.
+    // Rounding may move the area out of the range.
     let area_of = |width: i32, height: i32| (i64::from(width) * i64::from(height)) as f32;
     if area_of(width, height) < area_min {
         height += 1;
@@ -390,7 +392,7 @@ mod tests {
 
     const OBJECTS: [[f32; 4]; 2] = [[0.1, 0.2, 0.6, 0.7], [0.3, 0.3, 0.9, 0.8]];
 
-    /// What TensorFlow draws with these seeds.
+    /// Boxes recorded from TensorFlow for the same seeds.
     #[test]
     fn the_same_boxes_as_tensorflow() {
         for (seed, begin, size) in [

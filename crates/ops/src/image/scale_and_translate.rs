@@ -1,7 +1,7 @@
 //! `ScaleAndTranslate`: resampling with one of several kernels.
 //!
-//! Each output pixel is a weighted sum over a span of input rows and one of columns; the gradient
-//! uses the transposed spans.
+//! Each output pixel is a weighted sum over a span of input rows and a span of input columns; the
+//! gradient uses the transposed weights.
 
 use std::f32::consts::PI;
 
@@ -50,7 +50,7 @@ fn forward_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     resized_shape(c)
 }
 
-/// Only single precision has one.
+/// The gradient is defined for single precision only.
 fn gradient(g: &mut GradientContext<'_>) -> Result<()> {
     let inputs = [g.grad(0)?, g.input(0), g.input(2), g.input(3)];
     if g.dtype(g.input(0)) != DType::Float {
@@ -61,7 +61,7 @@ fn gradient(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// How much a pixel counts by its distance from the sample.
+/// The weight of a pixel as a function of its distance from the sample.
 #[derive(Clone, Copy, Debug)]
 enum SamplingKernel {
     Lanczos(f32),
@@ -87,7 +87,7 @@ impl SamplingKernel {
         })
     }
 
-    /// The distance from which on nothing counts.
+    /// The distance from which on weights are zero.
     fn radius(self) -> f32 {
         match self {
             SamplingKernel::Lanczos(radius) => radius,
@@ -97,7 +97,7 @@ impl SamplingKernel {
         }
     }
 
-    /// The weight at the distance `x`, which is not negative.
+    /// The weight at distance `x >= 0`.
     fn weight(self, x: f32) -> f32 {
         match self {
             SamplingKernel::Lanczos(radius) if x > radius => 0.0,
@@ -140,10 +140,11 @@ impl Settings {
     }
 }
 
-/// For each pixel along one axis of the result: where its span begins, and the weights in it.
+/// For each output pixel along one axis: the start of its span of input pixels, and the weights of
+/// the span.
 struct Spans {
     starts: Vec<usize>,
-    /// Where each span's weights begin, and at last where the weights end.
+    /// Start of each span's weights, followed by the end of the last.
     offsets: Vec<usize>,
     weights: Vec<f32>,
 }
@@ -157,7 +158,7 @@ impl Spans {
         (self.starts[i], &self.weights[self.offsets[i]..self.offsets[i + 1]])
     }
 
-    /// Spans of an axis of `output` pixels over one of `input` pixels.
+    /// Spans of `output` pixels over `input` pixels.
     fn new(settings: Settings, axis: Axis, input: usize, output: usize) -> Result<Spans> {
         let Settings { kernel, antialias } = settings;
         let inverse = 1.0 / axis.scale;
@@ -186,7 +187,7 @@ impl Spans {
         Ok(spans)
     }
 
-    /// Adds weights for the pixels in `range`, scaled so that they sum to one.
+    /// Appends weights for the pixels in `range`, normalized to sum 1.
     fn push_weights(
         &mut self,
         range: std::ops::Range<i64>,
@@ -203,7 +204,8 @@ impl Spans {
         Ok(())
     }
 
-    /// The spans seen from the other side: for each of `input` pixels, what it gives to which.
+    /// The transposed spans: for each of `input` pixels, the output pixels that use it, with
+    /// weights.
     fn reversed(&self, input: usize) -> Result<Spans> {
         let mut bounds = table(input, |_| (usize::MAX, 0usize))?;
         for i in 0..self.len() {
@@ -241,7 +243,7 @@ struct Axis {
     translation: f32,
 }
 
-/// Scale and translation of rows and of columns, from inputs 2 and 3.
+/// Scale and translation of rows and columns, from inputs 2 and 3.
 fn axes(ctx: &KernelContext<'_>) -> Result<[Axis; 2]> {
     for (i, name) in [(2, "scale"), (3, "translation")] {
         let shape = ctx.input(i)?.shape();
@@ -309,7 +311,7 @@ fn scale_and_translate_grad(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Sums rows of `images` as their spans say, then columns. `out` is zeroes.
+/// Adds weighted sums over rows, then columns, of `images` to `out`, which must be zero.
 fn gather(
     ctx: &KernelContext<'_>,
     images: &[f32],

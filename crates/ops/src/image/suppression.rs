@@ -94,7 +94,7 @@ fn overlaps_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How much two boxes (y1, x1, y2, x2; any two opposite corners) share of what they cover.
+/// Intersection over union of two boxes (y1, x1, y2, x2; any two opposite corners).
 pub(crate) fn overlap(a: &[f32; 4], b: &[f32; 4]) -> f32 {
     let sides = |x: &[f32; 4]| [x[0].min(x[2]), x[1].min(x[3]), x[0].max(x[2]), x[1].max(x[3])];
     let (a, b) = (sides(a), sides(b));
@@ -109,12 +109,12 @@ pub(crate) fn overlap(a: &[f32; 4], b: &[f32; 4]) -> f32 {
     shared / (area_a + area_b - shared)
 }
 
-/// A box that may yet be chosen. The order is by score, then the one that comes first.
+/// A box that may be selected, ordered by score, then by index.
 #[derive(Clone, Copy)]
 struct Candidate {
     score: f32,
     index: u32,
-    /// Boxes chosen before this many have had their say.
+    /// Number of selected boxes that the score takes into account.
     seen: u32,
 }
 
@@ -134,33 +134,34 @@ impl PartialOrd for Candidate {
 
 impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // -0.0 and 0.0 are equal scores; none is NaN, since each passed a comparison.
+        // -0.0 and 0.0 are equal scores; no score is NaN, since each passed a comparison.
         (self.score + 0.0).total_cmp(&(other.score + 0.0)).then(other.index.cmp(&self.index))
     }
 }
 
-/// What decides whether a box stays.
+/// Parameters of the suppression.
 pub(crate) struct Rules {
-    /// How many may stay.
+    /// Maximum number of selected boxes (`max_output_size`).
     pub(crate) count_max: usize,
-    /// Boxes more alike than this to one that stays go.
+    /// Boxes with a larger overlap with a selected box are suppressed (`iou_threshold`).
     pub(crate) similarity_max: f32,
-    /// Boxes that do not score more than this go.
+    /// Boxes with a score not above this are dropped (`score_threshold`).
     pub(crate) score_min: f32,
-    /// Above zero, alike boxes lose score rather than go at once.
+    /// Above zero: soft suppression, which reduces the scores of overlapping boxes
+    /// (`soft_nms_sigma`).
     pub(crate) sigma: f32,
     /// Rounds to the precision of the scores.
     pub(crate) round: fn(f32) -> f32,
 }
 
-/// A box that stays, and its score.
+/// A selected box and its score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Chosen {
     pub(crate) index: u32,
     pub(crate) score: f32,
 }
 
-/// The boxes that stay, best first. `cancelled` is asked now and then.
+/// The selected boxes, best first. `cancelled` is polled regularly.
 pub(crate) fn choose(
     scores: impl ExactSizeIterator<Item = f32>,
     rules: &Rules,
@@ -215,7 +216,7 @@ pub(crate) fn choose(
     Ok(chosen)
 }
 
-/// The number in input `i`, a scalar of either float type.
+/// The scalar in input `i`, of either float type.
 pub(crate) fn threshold(ctx: &KernelContext<'_>, i: usize, name: &str) -> Result<f32> {
     let tensor = ctx.input(i)?;
     ensure!(
@@ -304,7 +305,8 @@ fn rules_from(ctx: &KernelContext<'_>, fixed_threshold: Option<f32>) -> Result<R
     Ok(Rules { count_max, similarity_max, score_min, sigma, round })
 }
 
-/// Indices; with three outputs scores; with two or three how many of them are valid.
+/// Sets the outputs: indices; scores if there are three outputs; the number of valid entries if
+/// there are two or three.
 fn set_outputs(ctx: &mut KernelContext<'_>, chosen: &[Chosen], size: usize) -> Result<()> {
     let shape = Shape::new(&[size])?;
     let mut indices = ctx.zeros(DType::Int32, shape.clone())?;

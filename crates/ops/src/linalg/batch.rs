@@ -8,21 +8,21 @@ use thalweg_tensor::{DType, Element, Error, Result, Shape, Tensor, ensure, err};
 use crate::math::factor::scalar::Scalar;
 use crate::split::Disjoint;
 
-/// Elements of dense factorisations.
+/// Element types of dense decompositions.
 pub(crate) trait Dense: Element + Scalar<Real: Element> {}
 
 impl<T: Element + Scalar<Real: Element>> Dense for T {}
 
-/// The sizes of a tensor whose last two dimensions are matrices.
+/// The sizes of a batch of matrices, in the last two dimensions.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
-    /// The dimensions before.
+    /// The batch dimensions.
     pub(crate) dims: SmallVec<[usize; 4]>,
     /// Number of matrices.
     pub(crate) count: usize,
-    /// Rows of each.
+    /// Rows per matrix.
     pub(crate) rows: usize,
-    /// Columns of each.
+    /// Columns per matrix.
     pub(crate) columns: usize,
 }
 
@@ -54,7 +54,7 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Checks that input `i` has the same dimensions before its matrices.
+    /// Checks that input `i` has the same batch dimensions.
     pub(crate) fn check_same(&self, other: &Batch, i: usize) -> Result<()> {
         ensure!(
             self.dims.len() == other.dims.len(),
@@ -75,38 +75,38 @@ impl Batch {
         Ok(())
     }
 
-    /// Elements of one matrix.
+    /// Elements per matrix.
     pub(crate) fn each(&self) -> usize {
         self.rows * self.columns
     }
 
-    /// The batch dimensions followed by these.
+    /// The batch dimensions followed by `last`.
     pub(crate) fn shape(&self, last: &[usize]) -> Result<Shape> {
         let dims: SmallVec<[usize; 6]> = self.dims.iter().chain(last).copied().collect();
         Shape::new(&dims)
     }
 }
 
-/// An output, cut in as many equal parts as there are matrices.
+/// An output divided into one equal part per matrix.
 pub(crate) struct Parts<'a, T> {
     data: Disjoint<'a, T>,
     each: usize,
 }
 
 impl<'a, T> Parts<'a, T> {
-    /// The parts of `each` elements.
+    /// Parts of `each` elements.
     pub(crate) fn new(data: &'a mut [T], each: usize) -> Self {
         Parts { data: Disjoint::new(data), each }
     }
 
-    /// Parts of nothing, for loops that have fewer outputs.
+    /// Empty parts, for loops with fewer outputs.
     pub(crate) fn none() -> Self {
         Parts::new(&mut [], 0)
     }
 }
 
-/// Calls `body` for each of `count` matrices with its parts of the outputs, on several threads if it
-/// pays. Of several errors the first in the order of matrices is returned.
+/// Calls `body` for each of `count` matrices with its parts of the outputs, in parallel if that
+/// pays. If several fail, the error of the first matrix is returned.
 pub(crate) fn for_each_matrix<A: Send, B: Send, C: Send>(
     ctx: &KernelContext<'_>,
     (count, nanoseconds): (usize, f64),
@@ -149,7 +149,7 @@ pub(crate) fn scratch<T: Element>(ctx: &KernelContext<'_>, len: usize) -> Result
     ctx.allocate(T::DTYPE, Shape::new(&[len])?)
 }
 
-/// Room for `len` positions.
+/// A buffer for `len` indices.
 pub(crate) fn positions(len: usize) -> Result<Vec<usize>> {
     let mut positions = Vec::new();
     positions
@@ -159,13 +159,13 @@ pub(crate) fn positions(len: usize) -> Result<Vec<usize>> {
     Ok(positions)
 }
 
-/// What stands in an output that was not asked for: a zero.
+/// The output in place of one that was not requested: a scalar zero.
 pub(crate) fn nothing(ctx: &KernelContext<'_>, dtype: DType) -> Result<Tensor> {
     ctx.zeros(dtype, Shape::scalar())
 }
 
-/// Nanoseconds for as many multiplications and additions as the product of these. Sizes of an empty
-/// batch may be anything, so that the product is not taken as an integer.
+/// Nanoseconds for as many multiply-adds as the product of these. The sizes of an empty batch may
+/// be of any magnitude, so the product is computed in floating point.
 pub(crate) fn cost(factors: &[usize]) -> f64 {
     factors.iter().fold(0.5, |product, &factor| product * factor as f64)
 }

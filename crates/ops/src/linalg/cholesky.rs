@@ -40,7 +40,7 @@ fn gradient_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A matrix that is not positive definite has a factor of NaN.
+/// The factor of a matrix that is not positive definite is NaN.
 fn factor<T: Dense>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let (batch, shape) = (Batch::square(ctx, 0)?, ctx.input(0)?.shape().clone());

@@ -14,7 +14,7 @@ use crate::number::Number;
 use crate::product::{Factor, is_small, multiply_here, multiply_weights};
 use crate::split::for_each_rows;
 
-/// Elements of Einstein sums.
+/// Element types of Einstein sums.
 pub(crate) trait Term: Factor + Widen<Wide: Number> {}
 
 impl<T: Factor + Widen<Wide: Number>> Term for T {}
@@ -26,15 +26,15 @@ fn count(group: &Group) -> usize {
     group.iter().map(|&(_, len)| len).product()
 }
 
-/// What each label of a product is to it.
+/// The roles of labels in a product.
 struct Roles {
-    /// In both operands and the output.
+    /// Labels of both operands and the output.
     batch: Group,
-    /// In the first operand and the output.
+    /// Labels of the first operand and the output.
     rows: Group,
-    /// In the second operand and the output.
+    /// Labels of the second operand and the output.
     columns: Group,
-    /// In both operands only.
+    /// Labels of both operands only, which are summed.
     inner: Group,
 }
 
@@ -58,7 +58,7 @@ impl Roles {
     }
 }
 
-/// The product of two views, all labels of which are either shared or in the output.
+/// The product of two views; every label is in both operands or in the output.
 pub(crate) fn contract<T: Term>(
     ctx: &KernelContext<'_>,
     a: View,
@@ -67,7 +67,7 @@ pub(crate) fn contract<T: Term>(
 ) -> Result<View> {
     let roles = Roles::new(&a, &b, output);
     let place = |group: &Group| group.first().map(|&(l, _)| output.iter().position(|&x| x == l));
-    // The operand whose labels come first in the output gives the rows.
+    // The operand whose labels come first in the output supplies the rows.
     if let (Some(rows), Some(columns)) = (place(&roles.rows), place(&roles.columns))
         && rows > columns
     {
@@ -94,7 +94,7 @@ fn labels<'a>(groups: &'a [&'a Group]) -> impl Iterator<Item = Label> + 'a {
     groups.iter().flat_map(|group| group.iter().map(|&(label, _)| label))
 }
 
-/// Nothing to sum: every element of the result is a product of two.
+/// No label is summed: every element of the result is one product.
 fn multiply_elements<T: Term>(
     ctx: &KernelContext<'_>,
     a: &Tensor,
@@ -116,7 +116,7 @@ fn multiply_elements<T: Term>(
     })
 }
 
-/// Products of neighbours; an operand of one element stays the same.
+/// Element-wise product; an operand of one element is broadcast.
 fn multiply_row<T: Term>(a: &[T], b: &[T], out: &mut [T]) {
     let step = T::CHUNK.min(out.len()).max(1);
     for (i, out) in out.chunks_mut(step).enumerate() {
@@ -137,7 +137,7 @@ fn multiply_wide<W: Number>(a: &[W], b: &[W], out: &mut [W]) {
     }
 }
 
-/// The matrices of one operand: how far apart neighbours are along each side.
+/// The matrices of one operand: strides of rows, columns and batch.
 struct Matrices {
     tensor: Tensor,
     batch_strides: SmallVec<[usize; 4]>,
@@ -170,7 +170,7 @@ impl Matrices {
     }
 }
 
-/// The distance of neighbours if the labels can be walked through as one, in this order.
+/// The stride of a group of labels that can be traversed as one dimension in this order, if it can.
 fn joined_stride(view: &View, group: &Group) -> Option<usize> {
     let mut expected = None;
     let mut innermost = 1;
@@ -186,7 +186,7 @@ fn joined_stride(view: &View, group: &Group) -> Option<usize> {
     Some(innermost)
 }
 
-/// Two batches of matrices whose members pair up.
+/// Two batches of matrices with corresponding members.
 struct Batch {
     a: Matrices,
     b: Matrices,
@@ -204,7 +204,7 @@ impl Batch {
         Ok((self.a.at(a)?, self.b.at(b)?))
     }
 
-    /// Small products each on one thread, larger ones each on all.
+    /// Small products run on one thread each, large ones on all threads.
     fn multiply<T: Factor>(&self, ctx: &KernelContext<'_>, out: &mut Tensor) -> Result<()> {
         let (rows, inner, columns) = (self.a.lens[0], self.a.lens[1], self.b.lens[1]);
         let each = rows * columns;

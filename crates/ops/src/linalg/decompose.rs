@@ -70,7 +70,7 @@ fn qr_factors<T: Widen<Wide: Dense>>(init: &KernelInit<'_>) -> Result<AnyKernel>
             Parts::<u8>::none(),
         );
         let work = cost(&[2, m, n, k]) + cost(&[2, m, inner, k]);
-        // Matrices without elements may have any number of rows; there is nothing to do for them.
+        // Matrices without elements may have any number of rows; no work is done for them.
         let count = if is_empty { 0 } else { batch.count };
         for_each_matrix(ctx, (count, work), parts, |i, q, r, _| {
             let mut memory = scratch::<T::Wide>(ctx, each + k + qr::scratch_len(m, n.max(m)))?;
@@ -187,7 +187,7 @@ mod tests {
         let alone = call("Svd").attr("compute_uv", false).input(empty(&[2, 2])).run_all().unwrap();
         assert_eq!(alone[0].as_slice::<f32>().unwrap(), [0.0, 0.0]);
         assert_eq!(alone[1].rank(), 0);
-        // No elements, but sizes whose squares are no numbers.
+        // No elements, but sizes whose squares overflow.
         for dims in [&[0, 1 << 40][..], &[1 << 40, 0], &[0, 1 << 31, 1 << 31]] {
             assert!(call("Qr").input(empty(dims)).run_all().is_ok(), "{dims:?}");
             assert!(call("Svd").input(empty(dims)).run_all().is_ok(), "{dims:?}");

@@ -48,7 +48,7 @@ fn pairs_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The eigenvalues are a row above the eigenvectors.
+/// The shape of eigenvalues and eigenvectors stacked, eigenvalues in the first row.
 fn stacked_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let matrices = Matrices::square(c, 0, "input")?;
     let n = matrices.rows;
@@ -56,7 +56,7 @@ fn stacked_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Decomposes a copy of `source` in `vectors`; the eigenvalues go to `values`.
+/// Decomposes a copy of `source` in `vectors`; the eigenvalues are written to `values`.
 fn decompose<T: Dense>(
     ctx: &KernelContext<'_>,
     source: &[T],
@@ -119,14 +119,14 @@ fn self_adjoint_stacked<T: Dense>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Matrices whose eigenvalues are complex, whether they are or not.
+/// Element types of general matrices, whose eigenvalues have a complex type.
 trait General: Dense {
     type Value: Dense;
 
     /// Elements of scratch for `n` rows.
     fn scratch_len(n: usize) -> usize;
 
-    /// Decomposes `a`; vectors are not wanted if `vectors` is empty.
+    /// Decomposes `a`; an empty `vectors` skips the eigenvectors.
     fn decompose(
         a: &mut [Self],
         n: usize,
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(got, "[2] [2,2]");
     }
 
-    /// Signs and order as TensorFlow's.
+    /// Signs and order recorded from TensorFlow.
     #[test]
     fn known_pairs() {
         let close = |t: &Tensor, wanted: &[f64]| {

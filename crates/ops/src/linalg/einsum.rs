@@ -38,7 +38,8 @@ impl Sizes {
         self.0.iter().find(|(l, _)| *l == label).and_then(|(_, size)| *size)
     }
 
-    /// Notes the size of dimension `axis` of `shape`. Unnamed dimensions stretch, named ones do not.
+    /// Records the size of dimension `axis` of `shape`. Ellipsis dimensions broadcast, named ones
+    /// do not.
     fn note(
         &mut self,
         label: Label,
@@ -98,7 +99,7 @@ pub(crate) struct Axis {
     pub(crate) stride: usize,
 }
 
-/// A tensor's elements by label. No label occurs twice, none has size 1.
+/// A tensor's elements by label. Labels are distinct, and no dimension has size 1.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) tensor: Tensor,
@@ -106,7 +107,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// The view of a tensor with these labels; a label that occurs twice means the diagonal.
+    /// The view of a tensor with these labels; a repeated label takes the diagonal.
     fn new(tensor: Tensor, labels: &[Label]) -> View {
         let mut axes: SmallVec<[Axis; 8]> = SmallVec::new();
         let dims = labels.iter().zip(tensor.shape().iter()).zip(strides(tensor.shape()));
@@ -119,7 +120,7 @@ impl View {
         View { tensor, axes }
     }
 
-    /// The view of a tensor that holds these labels in row-major order.
+    /// The view of a tensor with these labels in row-major order.
     pub(crate) fn compact(tensor: Tensor, labels: &[(Label, usize)]) -> View {
         let lens: SmallVec<[usize; 8]> = labels.iter().map(|&(_, len)| len).collect();
         let axes = labels.iter().zip(strides(&lens));
@@ -140,7 +141,7 @@ impl View {
         self.axes.iter().map(|axis| (axis.label, axis.len)).collect()
     }
 
-    /// Whether the elements lie in the order of the axes, without gaps.
+    /// Whether the elements are contiguous in the order of the axes.
     fn is_compact(&self) -> bool {
         let mut expected = 1;
         for axis in self.axes.iter().rev() {
@@ -152,7 +153,7 @@ impl View {
         expected == self.tensor.num_elements()
     }
 
-    /// The elements in the order of these labels, which are the view's own.
+    /// The elements in the order of these labels, a permutation of the view's.
     pub(crate) fn arranged(
         &self,
         ctx: &KernelContext<'_>,
@@ -170,7 +171,7 @@ impl View {
         Ok(View::compact(out, &view.sizes()))
     }
 
-    /// The view with the labels that are not kept summed up.
+    /// The view summed over the labels that are not kept.
     fn summed<T: Term>(
         self,
         ctx: &KernelContext<'_>,
@@ -182,7 +183,7 @@ impl View {
         if self.axes.iter().all(|axis| is_kept(axis.label)) {
             return Ok(self);
         }
-        // In the order in which they lie, most operands need no copy.
+        // In memory order, most operands need no copy.
         let mut axes = self.axes.clone();
         axes.sort_by_key(|axis| std::cmp::Reverse(axis.stride));
         let view = self.arranged(ctx, axes.iter().map(|axis| axis.label))?;
@@ -199,7 +200,8 @@ impl View {
         Ok(View::compact(narrowed::<T>(ctx, sums)?, &kept))
     }
 
-    /// The elements as a tensor with these labels; where one occurs twice, off the diagonal is zero.
+    /// The elements as a tensor with these labels; for a repeated label, off-diagonal elements are
+    /// zero.
     fn into_output(
         self,
         ctx: &KernelContext<'_>,
@@ -333,7 +335,7 @@ mod tests {
         }
     }
 
-    /// One operand to be: its labels, where its ellipsis stands and the sizes there.
+    /// A generated operand: its labels, and the position and sizes of its ellipsis.
     struct Operand {
         named: Vec<usize>,
         at: Option<usize>,
@@ -360,7 +362,7 @@ mod tests {
             Tensor::from_slice(shape, &values).unwrap()
         }
 
-        /// Where the element lies for these values of named and unnamed labels.
+        /// Offset of the element for these values of named and ellipsis labels.
         fn offset(&self, named: &[usize], unnamed: &[usize]) -> usize {
             let mut dims: Vec<(usize, usize)> =
                 self.named.iter().map(|&l| (SIZES[l], named[l])).collect();
@@ -385,7 +387,7 @@ mod tests {
         Operand { named, at, unnamed: if has_ellipsis { unnamed } else { Vec::new() } }
     }
 
-    /// Random equations, summed as they are written.
+    /// Compares random equations with direct sums.
     #[test]
     fn sums_are_what_they_say() {
         let mut random = Random(7);

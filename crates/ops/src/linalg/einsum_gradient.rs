@@ -6,8 +6,8 @@ use thalweg_tensor::Result;
 use super::gradients::{MatrixArithmetic, ones, size_along};
 use crate::gradients::{conj, set_repeated};
 
-/// The adjoint of an operand is the sum of the result's adjoint times the other operand. Labels
-/// that only the operand has were summed away: there the adjoint is repeated.
+/// The adjoint of an operand is the Einstein sum of the result's adjoint and the other operand.
+/// Along labels that only this operand has, the adjoint is broadcast.
 pub(crate) fn einsum_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let equation = g.attrs().string("equation")?.to_owned();
     let Some((inputs, output)) = equation.split_once("->") else { return Ok(()) };
@@ -22,7 +22,7 @@ pub(crate) fn einsum_grad(g: &mut GradientContext<'_>) -> Result<()> {
             operands.push(conj(g, g.input(j))?);
             labels.push((*subscripts).to_owned());
         }
-        // What the sum below can know; the rest is repeated afterwards.
+        // Labels that only this operand has are broadcast after the sum.
         let lost: String = unique(own)
             .filter(|&label| !labels.iter().any(|l| names(l).any(|name| name == label)))
             .collect();
@@ -51,7 +51,7 @@ fn names(subscripts: &str) -> impl Iterator<Item = char> + '_ {
     subscripts.chars().filter(|&c| c != '.')
 }
 
-/// The labels of an operand, each once.
+/// The distinct labels of an operand.
 fn unique(subscripts: &str) -> impl Iterator<Item = char> + '_ {
     let all: Vec<char> = names(subscripts).collect();
     (0..all.len())
@@ -83,8 +83,8 @@ fn lost_sizes(g: &mut GradientContext<'_>, i: usize, own: &str, lost: &str) -> R
     g.op("ConcatV2").inputs(&sizes).input(axis).build()
 }
 
-/// Brings an adjoint with these labels, its ellipsis first and as long as that of the result, into
-/// the order and shape of input `i`.
+/// Transposes and broadcasts an adjoint with these labels, whose ellipsis is first and as long as
+/// the result's, to the order and shape of input `i`.
 fn set_adjoint(
     g: &mut GradientContext<'_>,
     i: usize,
@@ -95,12 +95,12 @@ fn set_adjoint(
     if is_in_place && !own.contains(ELLIPSIS) {
         return g.set(i, adjoint);
     }
-    // Only an ellipsis that comes first lines up with the result's by broadcasting.
+    // Broadcasting aligns with the result's ellipsis only if this ellipsis comes first.
     if is_in_place || !own.contains(ELLIPSIS) {
         return set_repeated(g, i, adjoint);
     }
     let x = g.input(i);
-    // Only its shape is looked at; where that is known nothing of it is computed.
+    // Only its shape is used; if that is known statically, the node is not computed.
     let turned = g.einsum(&format!("{own}->{at}"), &[x])?;
     let shapes = [g.shape(turned), g.shape(adjoint)];
     let [axes, _] = crate::gradients::repeated_axes(g, [&shapes[0], &shapes[1]], |g| {

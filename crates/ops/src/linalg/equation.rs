@@ -3,11 +3,11 @@
 use smallvec::SmallVec;
 use thalweg_tensor::{Result, ensure, err};
 
-/// The name of a dimension: a byte of the equation, or [`UNNAMED`] plus the distance from the last
-/// of the dimensions that an ellipsis stands for.
+/// A dimension label: a byte of the equation, or [`UNNAMED`] plus the distance from the last
+/// dimension of the ellipsis.
 pub(crate) type Label = u16;
 
-/// Labels from here on are dimensions of an ellipsis; operands stretch along them.
+/// Labels from here on are ellipsis dimensions, along which operands broadcast.
 pub(crate) const UNNAMED: Label = 256;
 
 /// The labels of one operand, in order.
@@ -25,7 +25,7 @@ pub(crate) struct Equation {
 #[derive(Clone, Debug)]
 struct Subscripts {
     named: SmallVec<[u8; 8]>,
-    /// Before which of the names the ellipsis stands.
+    /// Index of the name before which the ellipsis is.
     ellipsis: Option<usize>,
 }
 
@@ -55,7 +55,7 @@ impl Subscripts {
         Ok(subscripts)
     }
 
-    /// The labels where the ellipsis stands for this many dimensions.
+    /// The labels if the ellipsis stands for this many dimensions.
     fn labels(&self, unnamed: usize) -> Labels {
         let name = |&byte: &u8| Label::from(byte);
         let Some(at) = self.ellipsis else { return self.named.iter().map(name).collect() };
@@ -121,7 +121,7 @@ impl Equation {
         Ok(subscripts.labels(rank - named))
     }
 
-    /// The labels of the output, where the ellipses stand for this many dimensions at most.
+    /// The labels of the output if the ellipses stand for at most this many dimensions.
     pub(crate) fn output_labels(&self, unnamed: usize) -> Result<Labels> {
         ensure!(
             unnamed == 0 || self.output.ellipsis.is_some(),
@@ -134,7 +134,7 @@ impl Equation {
     }
 }
 
-/// How many dimensions the ellipsis among these labels stands for.
+/// Number of ellipsis dimensions among these labels.
 pub(crate) fn count_unnamed(labels: &[Label]) -> usize {
     labels.iter().filter(|&&label| label >= UNNAMED).count()
 }

@@ -1,7 +1,7 @@
 //! Discrete Fourier transforms, over one, two, three or any axes.
 //!
-//! An axis that is not the last is moved there and back, so that every transform runs over rows. A
-//! real axis of even length costs a complex transform of half of it.
+//! An axis that is not the last is transposed to the end and back, so that every transform runs
+//! over contiguous rows. A real axis of even length costs a complex transform of half its length.
 
 use num_complex::Complex;
 use parking_lot::Mutex;
@@ -16,13 +16,13 @@ use super::fourier_rows::{Rows, from_half, to_half};
 use crate::math::real::Real;
 use crate::strided::{Dim, StridedCopy, strides};
 
-/// What an op does.
+/// Parameters of an op.
 #[derive(Clone, Copy, Debug)]
 struct Transform {
-    /// The number of axes, the last ones; or none, if they are an input.
+    /// Number of trailing axes; `None` if the axes are an input.
     rank: Option<usize>,
     is_inverse: bool,
-    /// Whether the numbers before (or, of an inverse, after) the transform are real.
+    /// Whether the input (or, of an inverse, the output) is real.
     is_real: bool,
 }
 
@@ -83,7 +83,7 @@ transforms! {
     BATCH_IFFT_3D: "BatchIFFT3D", Some(3), true, false, Gradient::Unknown;
 }
 
-/// Frequencies of a real signal of this length that do not follow from the others.
+/// Number of non-redundant frequencies of a real signal of this length.
 fn half(len: usize) -> usize {
     if len == 0 { 0 } else { len / 2 + 1 }
 }
@@ -125,7 +125,7 @@ fn infer(c: &mut ShapeContext<'_>, transform: Transform) -> Result<()> {
     Ok(())
 }
 
-/// Axes of a tensor of this rank, each once; negative ones count from the end.
+/// The axes of a tensor of this rank as non-negative distinct numbers.
 fn checked_axes(axes: &[i64], rank: usize) -> Result<SmallVec<[usize; 4]>> {
     let mut found: SmallVec<[usize; 4]> = SmallVec::new();
     for &axis in axes {
@@ -155,7 +155,7 @@ fn create(init: &KernelInit<'_>, transform: Transform) -> Result<AnyKernel> {
     }
 }
 
-/// Real numbers that can be transformed.
+/// Real types of transforms.
 pub(crate) trait Sample: Real + FftNum {}
 
 impl<T: Real + FftNum> Sample for T {}
@@ -172,13 +172,13 @@ where
     })
 }
 
-/// Plans of transforms, kept from call to call.
+/// Cached FFT plans.
 struct Plans<F: Sample> {
     planner: FftPlanner<F>,
     lengths: SmallVec<[usize; 8]>,
 }
 
-/// Lengths whose plans are kept; a new one beyond lets all go.
+/// Maximum number of cached lengths; one more clears the cache.
 const LENGTHS_MAX: usize = 16;
 
 impl<F: Sample> Plans<F> {
@@ -198,12 +198,12 @@ impl<F: Sample> Plans<F> {
     }
 }
 
-/// Which axes are transformed, and to which lengths.
+/// The transformed axes and their lengths.
 struct Layout {
     transform: Transform,
     axes: SmallVec<[usize; 4]>,
     lengths: SmallVec<[usize; 4]>,
-    /// Sizes of the numbers that are transformed: the input's, cropped or padded.
+    /// Sizes of the transformed tensor: the input's, cropped or padded.
     dims: SmallVec<[usize; 8]>,
 }
 
@@ -244,7 +244,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Lengths from input 1. Of one to three axes none may be longer than the input has numbers for.
+    /// Sets lengths from input 1 (`fft_length`). For ops with a fixed number of axes, no length may
+    /// exceed the input's.
     fn take_lengths(&mut self, ctx: &KernelContext<'_>) -> Result<()> {
         let tensor = ctx.input(1)?;
         ensure!(
@@ -274,7 +275,7 @@ impl Layout {
         Ok(())
     }
 
-    /// The number that an inverse is divided by is the product of the lengths.
+    /// The inverse is divided by the product of the lengths.
     fn run<F: Sample>(&self, ctx: &mut KernelContext<'_>, plans: &Mutex<Plans<F>>) -> Result<Tensor>
     where
         Complex<F>: Element,
@@ -315,7 +316,7 @@ impl Layout {
         Ok(work)
     }
 
-    /// No axes: nothing changes but the type.
+    /// Without axes, only the dtype changes.
     fn without_axes<F: Sample>(&self, ctx: &KernelContext<'_>, input: Tensor) -> Result<Tensor>
     where
         Complex<F>: Element,
@@ -337,7 +338,7 @@ impl Layout {
     }
 }
 
-/// Input 0 with these sizes: cut off, or zeros after it.
+/// Input 0 cropped or zero-padded to these sizes.
 fn fitted(ctx: &mut KernelContext<'_>, dims: &[usize]) -> Result<Tensor> {
     let input = ctx.take_input(0)?;
     if input.shape().dims() == dims {
@@ -354,7 +355,7 @@ fn fitted(ctx: &mut KernelContext<'_>, dims: &[usize]) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Does `work` with `axis` moved to the end, and moves it back.
+/// Applies `work` with `axis` transposed to the end, and transposes back.
 fn along(
     ctx: &KernelContext<'_>,
     tensor: Tensor,
@@ -433,7 +434,7 @@ mod tests {
         Tensor::from_slice(shape, &values).unwrap()
     }
 
-    /// The transform along the axes, as it is defined.
+    /// The transform along the axes, computed by its definition.
     fn slow(x: &Tensor, axes: &[usize], is_inverse: bool) -> Vec<C> {
         let dims = x.shape().dims();
         let mut data = x.as_slice::<C>().unwrap().to_vec();
@@ -515,7 +516,7 @@ mod tests {
             let both =
                 |op| call(op).attr("Treal", DType::Double).attr("Tcomplex", DType::Complex128);
             let got = both(op).input(real.clone()).input(ints(lengths)).run().unwrap();
-            // The same numbers, cut off, through the complex transform over all axes.
+            // The same input, cropped, through the complex transform over all axes.
             let mut cut = dims.to_vec();
             let first = dims.len() - lengths.len();
             lengths.iter().enumerate().for_each(|(i, &n)| cut[first + i] = n as usize);

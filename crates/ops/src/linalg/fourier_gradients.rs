@@ -35,7 +35,7 @@ pub(crate) fn complex_grad(
     g.set(0, adjoint)
 }
 
-/// `x` with zeros after it along the last `rank` axes, up to the sizes in `wanted`.
+/// `x` zero-padded at the end of the last `rank` axes, to the sizes in `wanted`.
 fn padded(g: &mut GradientContext<'_>, x: Output, wanted: Output, rank: usize) -> Result<Output> {
     let shape = g.shape_of(x)?;
     let own = g.part(shape, -1, (-(rank as i32), None))?;
@@ -55,7 +55,7 @@ fn last_sizes(g: &mut GradientContext<'_>, x: Output, rank: usize) -> Result<Out
     g.part(shape, -1, (-(rank as i32), None))
 }
 
-/// Of a real signal the frequencies beyond the half are not there: their adjoint is zero.
+/// The upper half of the frequencies of a real signal is not an output: its adjoint is zero.
 pub(crate) fn real_grad(g: &mut GradientContext<'_>, inverse: &str, rank: usize) -> Result<()> {
     let (grad, x, lengths) = (g.grad(0)?, g.input(0), g.input(1));
     let (dtype, real) = (g.dtype(grad), g.dtype(x));
@@ -69,7 +69,7 @@ pub(crate) fn real_grad(g: &mut GradientContext<'_>, inverse: &str, rank: usize)
     g.set(0, adjoint)
 }
 
-/// Each frequency but the first, and the last of an even length, stands for two.
+/// Each frequency except the first, and the last of an even length, stands for two.
 pub(crate) fn inverse_real_grad(
     g: &mut GradientContext<'_>,
     forward: &str,

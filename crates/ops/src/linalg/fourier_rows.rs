@@ -11,12 +11,12 @@ use thalweg_tensor::{Element, Error, Result, Shape, Tensor};
 use super::fourier::Sample;
 use crate::split::for_each_rows;
 
-/// A transform of rows.
+/// FFT of rows.
 pub(crate) struct Rows<F: Sample> {
     plan: Arc<dyn Fft<F>>,
 }
 
-/// Called with the number of a row before it is transformed, and again after; the flag says which.
+/// Called with the index of a row before and after its transform; the flag is true after.
 type Visit<'a, F> = &'a (dyn Fn(usize, &mut [Complex<F>], bool) + Sync);
 
 impl<F: Sample> Rows<F> {
@@ -29,8 +29,8 @@ impl<F: Sample> Rows<F>
 where
     Complex<F>: Element,
 {
-    /// Transforms the beginning of each row of `row_len` elements of `data`, as long as the plan.
-    /// `visit` sees each row before and after.
+    /// Transforms the first elements, as many as the plan's length, of each row of `row_len`
+    /// elements of `data`. `visit` is called for each row before and after.
     pub(crate) fn run(
         &self,
         ctx: &KernelContext<'_>,
@@ -68,7 +68,7 @@ fn with_last(shape: &Shape, last: usize) -> Result<Shape> {
     Shape::new(&dims)
 }
 
-/// `exp(-2 pi i k / len)` for the first quarter of the circle and more: `count` of them.
+/// Twiddle factors `exp(-2 pi i k / len)` for `k` below `count`.
 fn turns<F: Sample>(ctx: &KernelContext<'_>, len: usize, count: usize) -> Result<Tensor>
 where
     Complex<F>: Element,
@@ -81,7 +81,7 @@ where
     Ok(table)
 }
 
-/// The first half of the transform of each row of real numbers, `len` long.
+/// The non-redundant half of the transform of each row of `len` real numbers.
 pub(crate) fn to_half<F: Sample>(
     ctx: &KernelContext<'_>,
     rows: &Tensor,
@@ -125,7 +125,7 @@ where
     Ok(out)
 }
 
-/// From the transform of `x[2k] + i x[2k + 1]`, in all but the last element, that of `x`.
+/// The transform of `x`, from that of `x[2k] + i x[2k + 1]` in all but the last element.
 fn separate<F: Sample>(z: &mut [Complex<F>], turns: &[Complex<F>]) {
     let middle = z.len() - 1;
     let (zero, half) = (F::of(0.0), F::of(0.5));
@@ -136,14 +136,14 @@ fn separate<F: Sample>(z: &mut [Complex<F>], turns: &[Complex<F>]) {
         let (a, b) = (z[k], z[middle - k].conj());
         let even = (a + b) * half;
         let odd = (a - b) * half;
-        // -i times the turn.
+        // -i times the twiddle factor.
         let turned = odd * Complex::new(turns[k].im, -turns[k].re);
         z[k] = even + turned;
         z[middle - k] = (even - turned).conj();
     }
 }
 
-/// Real rows of `len` numbers from the first halves of their transforms, times `scale`.
+/// Real rows of `len` numbers from the non-redundant halves of their transforms, times `scale`.
 pub(crate) fn from_half<F: Sample>(
     ctx: &KernelContext<'_>,
     rows: &Tensor,
@@ -187,7 +187,7 @@ where
     Ok(out)
 }
 
-/// The whole transform of a real signal of odd length.
+/// The whole transform of a real signal of odd length, by conjugate symmetry.
 fn mirror<F: Sample>(half: &[Complex<F>], whole: &mut [Complex<F>]) {
     let len = whole.len();
     whole[0] = Complex::new(half[0].re, F::of(0.0));
@@ -197,7 +197,7 @@ fn mirror<F: Sample>(half: &[Complex<F>], whole: &mut [Complex<F>]) {
     }
 }
 
-/// The transform of `x[2k] + i x[2k + 1]` from the first half of that of `x`.
+/// The transform of `x[2k] + i x[2k + 1]` from the non-redundant half of that of `x`.
 fn combine<F: Sample>(half: &[Complex<F>], z: &mut [Complex<F>], turns: &[Complex<F>]) {
     let middle = z.len();
     let real = |x: Complex<F>| Complex::new(x.re, F::of(0.0));
@@ -207,7 +207,7 @@ fn combine<F: Sample>(half: &[Complex<F>], z: &mut [Complex<F>], turns: &[Comple
         } else {
             (half[k], half[middle - k].conj())
         };
-        // i times the opposite turn.
+        // i times the conjugate twiddle factor.
         let turn = Complex::new(turns[k].im, turns[k].re);
         *z = a + b + (a - b) * turn;
     }

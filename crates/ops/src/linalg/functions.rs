@@ -31,7 +31,7 @@ const MATRIX_LOGARITHM: OpDef = OpDef { name: "MatrixLogarithm", ..MATRIX_EXPONE
 
 const MATRIX_SQUARE_ROOT: OpDef = OpDef { name: "MatrixSquareRoot", ..MATRIX_EXPONENTIAL };
 
-/// Sets output 0 to input 0 with `work` done to each matrix in place.
+/// Sets output 0 to a copy of input 0 with `work` applied to each matrix.
 fn map_matrices<T: Dense>(
     ctx: &mut KernelContext<'_>,
     work: impl Fn(&KernelContext<'_>, &mut [T], usize) -> Result<()> + Sync,
@@ -73,7 +73,7 @@ fn logarithm<T: Dense>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Matrices that have square roots, of which real ones may have none that is real.
+/// Element types of matrix square roots; a real matrix may have no real square root.
 trait Rooted: Dense {
     fn square_root(ctx: &KernelContext<'_>, a: &mut [Self], n: usize) -> Result<()>;
 }

@@ -5,9 +5,9 @@ use thalweg_tensor::{DType, Result, Tensor};
 
 use crate::gradients::{Arithmetic, conj};
 
-/// Operations on the matrices in the last two dimensions of tensors.
+/// Operations on matrices in the last two dimensions of tensors.
 pub(crate) trait MatrixArithmetic {
-    /// The product of two matrices, each as it is or its adjoint.
+    /// The product of two matrices; the flags select the adjoint of each.
     fn product(&mut self, x: (Output, bool), y: (Output, bool)) -> Result<Output>;
     /// The conjugate transpose.
     fn adjoint_matrix(&mut self, x: Output) -> Result<Output>;
@@ -17,15 +17,15 @@ pub(crate) trait MatrixArithmetic {
     fn diagonal_matrix(&mut self, x: Output) -> Result<Output>;
     /// The lower (or upper) triangle; zero elsewhere.
     fn triangle(&mut self, x: Output, is_lower: bool) -> Result<Output>;
-    /// With a new dimension of size 1 at `axis`.
+    /// `x` with a new dimension of size 1 at `axis`.
     fn expanded(&mut self, x: Output, axis: i32) -> Result<Output>;
     /// An Einstein sum.
     fn einsum(&mut self, equation: &str, operands: &[Output]) -> Result<Output>;
-    /// The part `begin..end` of axis `axis` of a tensor of known rank.
+    /// The slice `begin..end` of axis `axis` of a tensor of known rank.
     fn part(&mut self, x: Output, axis: i32, range: (i32, Option<i32>)) -> Result<Output>;
-    /// `x / (x² + tiny)`: the reciprocal, but zero at zero.
+    /// `x / (x² + tiny)`: the reciprocal, except zero at zero.
     fn safe_reciprocal(&mut self, x: Output) -> Result<Output>;
-    /// The real part of a complex tensor as a complex one; a real one as it is.
+    /// The real part of a complex tensor, as a complex tensor; a real tensor unchanged.
     fn real_part(&mut self, x: Output) -> Result<Output>;
 }
 
@@ -67,7 +67,7 @@ impl MatrixArithmetic for GradientContext<'_> {
     }
 
     fn part(&mut self, x: Output, axis: i32, (begin, end): (i32, Option<i32>)) -> Result<Output> {
-        // An ellipsis before the axis leaves the others whole, however many there are.
+        // An ellipsis covers the axes before, however many there are.
         let after = -1 - axis;
         let mut begins = vec![0];
         let mut ends = vec![0];
@@ -106,14 +106,14 @@ impl MatrixArithmetic for GradientContext<'_> {
     }
 }
 
-/// The shape vector of `x` followed by these numbers.
+/// The shape of `x` followed by these numbers, as a vector.
 pub(crate) fn shape_and(g: &mut GradientContext<'_>, x: Output, last: &[i32]) -> Result<Output> {
     let (shape, last) = (g.shape_of(x)?, g.ints(last)?);
     let axis = g.int(0)?;
     g.op("ConcatV2").inputs(&[shape, last, axis]).build()
 }
 
-/// A vector of ones of the type of `like`, as long as `count` (a vector of one number) says.
+/// Ones of the dtype of `like`, of shape `shape` followed by `count` (a vector of one number).
 pub(crate) fn ones(g: &mut GradientContext<'_>, shape: Output, like: Output) -> Result<Output> {
     let one = g.number_like(like, 1.0)?;
     g.add("Fill", &[shape, one])
@@ -131,7 +131,7 @@ pub(crate) fn size_along(g: &mut GradientContext<'_>, x: Output, axis: i32) -> R
     let shape = g.shape_of(x)?;
     let begin = g.ints(&[axis])?;
     let (end, step) = (g.ints(&[axis.wrapping_add(1)])?, g.ints(&[1])?);
-    // After the last element there is no number to name.
+    // For the last element there is no end index, so `end_mask` is set.
     let open = if axis == -1 { 1i64 } else { 0 };
     g.op("StridedSlice").inputs(&[shape, begin, end, step]).attr("end_mask", open).build()
 }

@@ -81,8 +81,8 @@ fn lu_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Calls `body` with the factors of each matrix of input 0: `lu`, and whether an odd number of rows
-/// was exchanged. It fills one number of each output.
+/// Calls `body` with the LU factors of each matrix of input 0 and whether the number of row
+/// exchanges is odd. It fills one element of each output.
 fn for_each_determinant<T: Dense>(
     ctx: &KernelContext<'_>,
     first: &mut Tensor,
@@ -232,7 +232,7 @@ fn lu_kernel<T: Dense>() -> Result<AnyKernel> {
         if ctx.output_dtype(1)? == DType::Int32 {
             let mut narrow = ctx.allocate(DType::Int32, places.shape().clone())?;
             let wide = places.as_slice::<i64>()?;
-            // Rows of a matrix in memory are fewer than 2^31 by far.
+            // A matrix in memory has fewer than 2^31 rows.
             narrow.as_mut_slice::<i32>()?.iter_mut().zip(wide).for_each(|(n, &w)| *n = w as i32);
             places = narrow;
         }

@@ -3,7 +3,7 @@
 use thalweg_graph::ShapeContext;
 use thalweg_tensor::{PartialShape, Result, ensure};
 
-/// The last two sizes of a tensor, and those before.
+/// The last two sizes of a tensor, and its batch dimensions.
 pub(crate) struct Matrices {
     pub(crate) batch: PartialShape,
     pub(crate) rows: Option<usize>,
@@ -11,7 +11,7 @@ pub(crate) struct Matrices {
 }
 
 impl Matrices {
-    /// The sizes of input `i`; all unknown if its rank is.
+    /// The sizes of input `i`; all unknown if its rank is unknown.
     pub(crate) fn of(c: &ShapeContext<'_>, i: usize, name: &str) -> Result<Matrices> {
         let shape = c.with_rank_at_least(i, name, 2)?;
         Ok(match shape.dims() {
@@ -32,7 +32,7 @@ impl Matrices {
         Ok(matrices)
     }
 
-    /// The batch dimensions followed by these.
+    /// The batch dimensions followed by `last`.
     pub(crate) fn with(&self, last: &[Option<usize>]) -> PartialShape {
         followed(&self.batch, last)
     }
@@ -54,7 +54,7 @@ pub(crate) fn followed(batch: &PartialShape, last: &[Option<usize>]) -> PartialS
     }
 }
 
-/// Two sizes that must be one.
+/// Merges two sizes that must be equal.
 pub(crate) fn equal(a: Option<usize>, b: Option<usize>, what: &str) -> Result<Option<usize>> {
     if let (Some(a), Some(b)) = (a, b) {
         ensure!(a == b, InvalidArgument, "{what} must be equal, but are {a} and {b}");
@@ -62,14 +62,14 @@ pub(crate) fn equal(a: Option<usize>, b: Option<usize>, what: &str) -> Result<Op
     Ok(a.or(b))
 }
 
-/// The output has the shape of the input, whose matrices are square.
+/// The output has the shape of the input, whose matrices must be square.
 pub(crate) fn square(c: &mut ShapeContext<'_>) -> Result<()> {
     let matrices = Matrices::square(c, 0, "input")?;
     c.set_output(0, matrices.with(&[matrices.rows, matrices.columns]));
     Ok(())
 }
 
-/// One number, or more than one output of one number, for each square matrix.
+/// Outputs of one number for each square matrix.
 pub(crate) fn numbers(c: &mut ShapeContext<'_>) -> Result<()> {
     let matrices = Matrices::square(c, 0, "input")?;
     for i in 0..c.num_outputs() {

@@ -75,11 +75,11 @@ fn least_squares_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Solves one system in place: the matrix, the right sides, their columns.
+/// Solves one system in place: matrix, right-hand sides, number of their columns.
 type Solver<'a, T> = &'a (dyn Fn(&[T], &mut [T]) -> Result<()> + Sync);
 
-/// Solves every pair of a matrix and right sides; the batches are stretched against each other.
-/// `rows` is the number of rows of the right sides.
+/// Solves every pair of a matrix and right-hand sides with broadcast batches. `rows` is the number
+/// of rows of the right-hand sides.
 fn solve_pairs<T: Dense>(
     ctx: &KernelContext<'_>,
     (rows, nanoseconds): (usize, f64),
@@ -115,7 +115,7 @@ fn solve_pairs<T: Dense>(
     Ok(out)
 }
 
-/// Refuses inputs that are no matrices.
+/// Checks that the inputs are at least matrices.
 fn check_ranks(ctx: &KernelContext<'_>) -> Result<()> {
     for i in 0..2 {
         let rank = ctx.input(i)?.rank();
@@ -128,7 +128,7 @@ fn triangle(init: &KernelInit<'_>) -> Result<Triangle> {
     Ok(Triangle { lower: init.attrs().bool("lower")?, adjoint: init.attrs().bool("adjoint")? })
 }
 
-/// A zero on the diagonal divides as floats do.
+/// A zero on the diagonal gives infinity or NaN.
 fn triangular<T: Dense>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let triangle = triangle(init)?;
     AnyKernel::new(move |ctx| {
@@ -231,7 +231,7 @@ fn solve_least_squares<T: Dense>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// One least squares problem: `m` by `n`, with this many right sides.
+/// One least squares problem: `m` by `n`, with `columns` right-hand sides.
 struct System<'a, T> {
     a: &'a [T],
     b: &'a [T],
@@ -239,7 +239,8 @@ struct System<'a, T> {
 }
 
 impl<T: Dense> System<'_, T> {
-    /// `(a^H a + l2) x = a^H b`, or `x = a^H (a a^H + l2)^-1 b` where there are fewer rows.
+    /// Solves `(a^H a + l2) x = a^H b`, or `x = a^H (a a^H + l2)^-1 b` if there are fewer rows than
+    /// columns.
     fn by_normal_equations(&self, ctx: &KernelContext<'_>, l2: f64, x: &mut [T]) -> Result<()> {
         let (m, n, columns) = self.sizes;
         let k = m.min(n);
@@ -271,7 +272,7 @@ impl<T: Dense> System<'_, T> {
         Ok(())
     }
 
-    /// The shortest solution, whatever the rank.
+    /// The minimum-norm solution, for any rank.
     fn shortest(&self, ctx: &KernelContext<'_>, x: &mut [T]) -> Result<()> {
         let (m, n, columns) = self.sizes;
         let needed = m * n + m * columns + least_squares::scratch_len(m, n, columns);
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(node.infer(), "[5,3,2]");
     }
 
-    /// Values that TensorFlow gives.
+    /// Values recorded from TensorFlow.
     #[test]
     fn bands() {
         let run = |lower: bool, adjoint: bool| {

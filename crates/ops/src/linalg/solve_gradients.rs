@@ -6,7 +6,7 @@ use thalweg_tensor::{Result, ensure};
 use super::gradients::{MatrixArithmetic, ones, shape_and, size_along};
 use crate::gradients::{Arithmetic, conj, set_repeated};
 
-/// Half of a matrix and its adjoint.
+/// Half of the sum of a matrix and its adjoint.
 fn hermitian(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
     let turned = g.adjoint_matrix(x)?;
     let sum = g.plus(x, turned)?;
@@ -22,7 +22,7 @@ pub(crate) fn half_triangle(g: &mut GradientContext<'_>, x: Output) -> Result<Ou
     g.minus(lower, half)
 }
 
-/// Solves with a triangle of `a`, or its adjoint.
+/// Solves with a triangle of `a`, or with its adjoint.
 fn solve_triangle(
     g: &mut GradientContext<'_>,
     a: Output,
@@ -54,7 +54,7 @@ pub(crate) fn inverse_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let right = if turns {
         g.product((grad, false), (inverse, true))?
     } else {
-        // The output is the inverse's adjoint, and so is its adjoint.
+        // The output is the adjoint of the inverse, so its transpose is used.
         g.product((inverse, false), (grad, true))?
     };
     let product = if turns {
@@ -66,13 +66,13 @@ pub(crate) fn inverse_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// A number for each matrix, as matrices of one row and column.
+/// One number per matrix, as 1 by 1 matrices.
 fn as_matrices(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
     let shape = shape_and(g, x, &[1, 1])?;
     g.add("Reshape", &[x, shape])
 }
 
-/// The adjoint of the inverse times a number for each matrix.
+/// The adjoint of the inverse times one number per matrix.
 fn scaled_inverse(g: &mut GradientContext<'_>, factor: Output) -> Result<()> {
     let a = g.input(0);
     let inverse = g.op("MatrixInverse").input(a).attr("adjoint", true).build()?;
@@ -88,13 +88,13 @@ pub(crate) fn determinant_grad(g: &mut GradientContext<'_>) -> Result<()> {
     scaled_inverse(g, factor)
 }
 
-/// The sign does not change with a real matrix; nothing flows through it.
+/// The sign of a real determinant is piecewise constant, so it has no gradient.
 pub(crate) fn log_determinant_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let grad = g.grad(1)?;
     scaled_inverse(g, grad)
 }
 
-/// The adjoint of a matrix that `x` solves, given that of the right side.
+/// The adjoint of the matrix of a solved system, from that of the right-hand side.
 fn of_matrix(
     g: &mut GradientContext<'_>,
     x: Output,
@@ -125,7 +125,7 @@ pub(crate) fn triangular_solve_grad(g: &mut GradientContext<'_>) -> Result<()> {
     set_repeated(g, 1, of_rhs)
 }
 
-/// As for a whole triangle, of which only the bands are inputs.
+/// The gradient of a triangular solve, of which the bands are taken.
 pub(crate) fn banded_solve_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, bands, x) = (g.grad(0)?, g.input(0), g.output(0));
     let (is_lower, is_adjoint) = (g.attrs().bool("lower")?, g.attrs().bool("adjoint")?);
@@ -141,7 +141,8 @@ pub(crate) fn banded_solve_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let range = if is_lower { [g.minus(one, count)?, none] } else { [none, g.minus(count, one)?] };
     let range = g.op("ConcatV2").inputs(&range).input(axis).build()?;
     let zero = g.number_like(of_a, 0.0)?;
-    // Element i of a band is in row i: bands below the diagonal begin late, those above end early.
+    // Element i of a band is in row i, so bands below the diagonal are right-aligned, bands above
+    // are left-aligned.
     let align = if is_lower { "LEFT_RIGHT" } else { "LEFT_LEFT" };
     let diagonals =
         g.op("MatrixDiagPartV3").inputs(&[of_a, range, zero]).attr("align", align).build()?;
@@ -155,7 +156,7 @@ fn solve_gram(g: &mut GradientContext<'_>, factor: Output, b: Output) -> Result<
     solve_triangle(g, factor, half, (true, true))
 }
 
-/// Least squares by the normal equations; the regularizer is taken as constant.
+/// Gradient of least squares by the normal equations; the regularizer gets no gradient.
 pub(crate) fn least_squares_grad(g: &mut GradientContext<'_>) -> Result<()> {
     ensure!(g.attrs().bool("fast")?, Unimplemented, "Gradient not defined for fast=False");
     let a = g.input(0);
@@ -163,7 +164,8 @@ pub(crate) fn least_squares_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (of_a, of_b) = match shape.dims() {
         Some([.., Some(rows), Some(columns)]) if rows >= columns => tall_grad(g)?,
         Some([.., Some(_), Some(_)]) => wide_grad(g)?,
-        // Both are computed; of the other one, which may be NaN, nothing is taken.
+        // The sizes are unknown, so both forms are computed; the other one, which may be NaN, is
+        // not selected.
         _ => {
             let (rows, columns) = (size_along(g, a, -2)?, size_along(g, a, -1)?);
             let is_tall = g.add("GreaterEqual", &[rows, columns])?;
@@ -188,7 +190,7 @@ fn gram_factor(g: &mut GradientContext<'_>, is_tall: bool) -> Result<Output> {
     g.add("Cholesky", &[gram])
 }
 
-/// At least as many rows as columns.
+/// For matrices with at least as many rows as columns.
 fn tall_grad(g: &mut GradientContext<'_>) -> Result<(Output, Output)> {
     let (grad, a, b, x) = (g.grad(0)?, g.input(0), g.input(1), g.output(0));
     let factor = gram_factor(g, true)?;
@@ -201,7 +203,7 @@ fn tall_grad(g: &mut GradientContext<'_>) -> Result<(Output, Output)> {
     Ok((g.minus(second, first)?, g.product((a, false), (z, false))?))
 }
 
-/// Fewer rows than columns.
+/// For matrices with fewer rows than columns.
 fn wide_grad(g: &mut GradientContext<'_>) -> Result<(Output, Output)> {
     let (grad, a, b) = (g.grad(0)?, g.input(0), g.input(1));
     let factor = gram_factor(g, false)?;
@@ -216,8 +218,7 @@ fn wide_grad(g: &mut GradientContext<'_>) -> Result<(Output, Output)> {
     Ok((g.minus(second, first)?, of_b))
 }
 
-/// Neighbours along the rows: row `i` becomes row `i + 1`, or the other way round, with a row of
-/// zeros where there is none.
+/// Rows shifted by one, down or up, with a row of zeros in the gap.
 fn shifted_rows(g: &mut GradientContext<'_>, x: Output, is_up: bool) -> Result<Output> {
     let kept = g.part(x, -2, if is_up { (1, None) } else { (0, Some(-1)) })?;
     let row = g.part(x, -2, (0, Some(1)))?;
@@ -254,7 +255,7 @@ pub(crate) fn tridiagonal_mat_mul_grad(g: &mut GradientContext<'_>) -> Result<()
     g.set(3, adjoint)
 }
 
-/// The rows of `x`, one step along the last dimension, zeros where there is none.
+/// `x` shifted by one along the last dimension, with zeros in the gap.
 fn shifted_columns(g: &mut GradientContext<'_>, x: Output, is_left: bool) -> Result<Output> {
     let kept = g.part(x, -1, if is_left { (1, None) } else { (0, Some(-1)) })?;
     let column = g.part(x, -1, (0, Some(1)))?;
@@ -292,7 +293,7 @@ pub(crate) fn tridiagonal_solve_grad(g: &mut GradientContext<'_>) -> Result<()> 
     g.set(1, of_rhs)
 }
 
-/// Sylvester's equation `X^H G + G X^H = dX`, as one system over all elements of `G`.
+/// Solves Sylvester's equation `X^H G + G X^H = dX` as one system over all elements of `G`.
 pub(crate) fn square_root_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, root) = (g.grad(0)?, g.output(0));
     let adjoint = g.adjoint_matrix(root)?;

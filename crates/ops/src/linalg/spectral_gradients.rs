@@ -7,7 +7,7 @@ use super::gradients::{MatrixArithmetic, size_along};
 use super::solve_gradients::half_triangle;
 use crate::gradients::{Arithmetic, conj};
 
-/// Rows and columns of a matrix, if they are known.
+/// Rows and columns of a matrix, if known.
 fn known_sides(g: &GradientContext<'_>, of: Output) -> Option<(usize, usize)> {
     match g.shape(of).dims() {
         Some([.., Some(rows), Some(columns)]) => Some((*rows, *columns)),
@@ -33,7 +33,8 @@ fn skew(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
     g.minus(x, turned)
 }
 
-/// The columns beyond the rows depend on the others through `q` alone; there may be none.
+/// For wide matrices, the columns beyond the number of rows depend on the others through `q` alone;
+/// there may be none.
 pub(crate) fn qr_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (a, q, r) = (g.input(0), g.output(0), g.output(1));
     let sides = known_sides(g, a);
@@ -60,7 +61,7 @@ pub(crate) fn qr_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Columns from the one that `at`, a vector of one number, names.
+/// The columns from `at`, a vector of one number.
 fn columns_from(g: &mut GradientContext<'_>, x: Output, at: Output) -> Result<Output> {
     let (zero, axis) = (g.ints(&[0])?, g.int(0)?);
     let begin = g.op("ConcatV2").inputs(&[zero, at]).input(axis).build()?;
@@ -69,7 +70,7 @@ fn columns_from(g: &mut GradientContext<'_>, x: Output, at: Output) -> Result<Ou
     slice.attr("ellipsis_mask", 1i64).attr("end_mask", 2i64).build()
 }
 
-/// Columns before the one that `at`, a vector of one number, names.
+/// The columns before `at`, a vector of one number.
 fn columns_before(g: &mut GradientContext<'_>, x: Output, at: Output) -> Result<Output> {
     let (zero, axis) = (g.ints(&[0])?, g.int(0)?);
     let end = g.op("ConcatV2").inputs(&[zero, at]).input(axis).build()?;
@@ -78,7 +79,7 @@ fn columns_before(g: &mut GradientContext<'_>, x: Output, at: Output) -> Result<
     slice.attr("ellipsis_mask", 1i64).attr("begin_mask", 2i64).build()
 }
 
-/// At least as many rows as columns.
+/// For matrices with at least as many rows as columns.
 fn qr_grad_of_tall(
     g: &mut GradientContext<'_>,
     (q, r): (Output, Output),
@@ -116,7 +117,7 @@ fn qr_grad_of_tall(
 fn reciprocal_gaps(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
     let (row, column) = (g.expanded(x, -2)?, g.expanded(x, -1)?);
     let gaps = g.minus(row, column)?;
-    // One where there is no gap by definition: the reciprocal of zero has no slope.
+    // One on the diagonal: the reciprocal of zero has no derivative.
     let ones = g.add("OnesLike", &[x])?;
     let identity = g.diagonal_matrix(ones)?;
     let gaps = g.plus(gaps, identity)?;
@@ -146,7 +147,7 @@ pub(crate) fn svd_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let middle = svd_middle(g, (s, u, v), (of_s, of_u, of_v), is_tall)?;
     let left = g.product((u, false), (middle, false))?;
     let mut adjoint = g.product((left, false), (v, true))?;
-    // What of the vectors' change lies outside their span, on the side that is longer.
+    // The component of the vectors' adjoint outside their span, on the longer side.
     let inverse = g.safe_reciprocal(s)?;
     let inverse = g.expanded(inverse, -2)?;
     if sides.is_none_or(|(rows, columns)| rows > columns) {
@@ -164,14 +165,14 @@ pub(crate) fn svd_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// `x - q q^H x`.
+/// `x - q q^H x`, the component outside the span of `q`.
 fn outside_span(g: &mut GradientContext<'_>, q: Output, x: Output) -> Result<Output> {
     let inside = g.product((q, true), (x, false))?;
     let inside = g.product((q, false), (inside, false))?;
     g.minus(x, inside)
 }
 
-/// How the matrix changes within the spans of its singular vectors, in their coordinates.
+/// The adjoint within the spans of the singular vectors, in their coordinates.
 fn svd_middle(
     g: &mut GradientContext<'_>,
     (s, u, v): (Output, Output, Output),
@@ -195,7 +196,8 @@ fn svd_middle(
     if !g.dtype(u).is_complex() {
         return Ok(middle);
     }
-    // A pair of vectors can be turned together; what turns one against the other is the matrix.
+    // The common phase of a pair of singular vectors is free; only the difference of their phases
+    // determines the matrix.
     let own = g.diagonal(if is_tall { u_part } else { v_part })?;
     let real = g.real_part(own)?;
     let imaginary = if is_tall { g.minus(own, real)? } else { g.minus(real, own)? };
@@ -205,7 +207,7 @@ fn svd_middle(
     g.plus(middle, correction)
 }
 
-/// Only the lower triangle of the input counts, so only it gets an adjoint.
+/// Only the lower triangle of the input is read, so only it gets an adjoint.
 pub(crate) fn self_adjoint_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let of_e = g.grad(0)?;
     let of_e = g.diagonal_matrix(of_e)?;
@@ -228,7 +230,7 @@ pub(crate) fn self_adjoint_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-/// Eigenvectors are of length 1, which fixes how they change along themselves.
+/// Eigenvectors have length 1, which determines the component of their derivative along themselves.
 pub(crate) fn general_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let a = g.input(0);
     let of_e = g.grad(0)?;

@@ -50,7 +50,7 @@ fn multiply_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Where a pivot is zero, all of the solution is NaN.
+/// If a pivot is zero, the whole solution is NaN.
 fn solve<T: Dense>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let pivots = init.attrs().bool("partial_pivoting")?;
     let perturb = init.attrs().bool("perturb_singular")?;
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(node.shape(DType::Double, "?,2").infer(), "[4,2]");
     }
 
-    /// Values that TensorFlow gives.
+    /// Values recorded from TensorFlow.
     #[test]
     fn values() {
         let diagonals = tensor(&[3, 3], &[2.0, -1.0, 0.0, 1.0, 3.0, 2.0, 0.0, 4.0, -2.0]);

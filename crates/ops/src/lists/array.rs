@@ -1,6 +1,6 @@
 //! The state of a `TensorArray`.
 //!
-//! A gradient array accumulates the writes to each element, and knows the shapes of elements that
+//! A gradient array accumulates the writes to each element, and keeps the shapes of elements that
 //! were not written.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use thalweg_tensor::{
 
 use crate::add_n::sum_of_two;
 
-/// What an array is made with.
+/// Attrs of an array at its creation.
 #[derive(Clone)]
 pub(crate) struct Traits {
     pub(crate) dtype: DType,
@@ -28,7 +28,7 @@ pub(crate) struct Traits {
 pub(crate) struct TensorArray {
     pub(crate) name: Arc<str>,
     pub(crate) dtype: DType,
-    /// Whether it holds the gradients of another.
+    /// Whether it is a gradient array.
     is_gradient: bool,
     clears_after_read: bool,
     has_identical_shapes: bool,
@@ -40,7 +40,7 @@ struct State {
     shape: PartialShape,
     grows: bool,
     is_closed: bool,
-    /// How many elements were made of one tensor, for the gradient of that.
+    /// Number of elements that `Unstack` or `Split` made of one tensor, for the gradient op.
     marked_len: usize,
     charge: Option<Charge>,
 }
@@ -55,7 +55,7 @@ struct Element {
 enum Content {
     #[default]
     Unwritten,
-    /// Zeros, of an element of gradients that nobody has written to.
+    /// Zeros: an element of a gradient array that was not written.
     Zeros(Box<Shape>),
     Written(Tensor),
     Cleared,
@@ -68,7 +68,7 @@ impl Resource for TensorArray {
 }
 
 impl TensorArray {
-    /// An array of `len` elements, none of them written.
+    /// An array of `len` unwritten elements.
     pub(crate) fn new(
         name: Arc<str>,
         traits: &Traits,
@@ -94,8 +94,8 @@ impl TensorArray {
         })
     }
 
-    /// The array for gradients of this one, whose elements have `prefix` before their shapes. From
-    /// now on this one cannot grow.
+    /// The gradient array of this array; its element shapes are `prefix` followed by this array's.
+    /// After this call the array cannot grow.
     pub(crate) fn gradients(
         &self,
         name: Arc<str>,
@@ -141,33 +141,33 @@ impl TensorArray {
         Ok(state.elements.len())
     }
 
-    /// Whether writes past the end make the array longer.
+    /// Whether writes past the end extend the array (`dynamic_size`).
     pub(crate) fn grows(&self) -> bool {
         self.state.lock().grows
     }
 
-    /// How many elements packing or concatenating takes.
+    /// Number of elements that packing or concatenating reads.
     pub(crate) fn packed_len(&self) -> Result<usize> {
         let state = self.state.lock();
         self.check_open(&state)?;
         Ok(if self.is_gradient { state.marked_len } else { state.elements.len() })
     }
 
-    /// Notes that one tensor became this many elements.
+    /// Records that one tensor was split into this many elements.
     pub(crate) fn mark_len(&self, len: usize) {
         if !self.is_gradient {
             self.state.lock().marked_len = len;
         }
     }
 
-    /// Adds to what is known of the elements' shapes.
+    /// Merges a shape into the known shape of the elements.
     pub(crate) fn merge_shape(&self, shape: &PartialShape) -> Result<()> {
         let mut state = self.state.lock();
         state.shape = state.shape.merge(shape)?;
         Ok(())
     }
 
-    /// Lets go of all elements; what comes after is refused.
+    /// Frees all elements; later operations fail.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.is_closed = true;
@@ -177,7 +177,7 @@ impl TensorArray {
         drop(gone);
     }
 
-    /// Writes an element, or adds to it in an array of gradients.
+    /// Writes an element; a gradient array adds to it.
     pub(crate) fn write(&self, ctx: &KernelContext<'_>, index: i64, value: Tensor) -> Result<()> {
         let mut state = self.state.lock();
         self.check_open(&state)?;
@@ -290,7 +290,7 @@ impl TensorArray {
 }
 
 impl Content {
-    /// The shape of what was written.
+    /// The shape of an element that was written.
     fn shape(&self) -> Option<&Shape> {
         match self {
             Content::Written(tensor) => Some(tensor.shape()),
@@ -305,7 +305,8 @@ impl State {
         self.grows || i < self.elements.len()
     }
 
-    /// Makes the array at least this long; doubles its memory, so that writing stays linear.
+    /// Extends the array to at least this length; doubles the capacity, so that repeated writes
+    /// take linear time.
     fn grow(&mut self, len: usize, budget: &Arc<Budget>) -> Result<()> {
         if len > self.elements.capacity() {
             let capacity = len.max(self.elements.capacity().saturating_mul(2));

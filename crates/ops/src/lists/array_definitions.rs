@@ -1,5 +1,5 @@
-//! Definitions of the `TensorArray` ops in three versions, which differ in their handles:
-//! references to two strings, two strings, resources.
+//! Definitions of the `TensorArray` ops in three versions with different handles: references to two
+//! strings, two strings, resources.
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::{self, ShapeContext};
@@ -81,7 +81,7 @@ pub(super) const TENSOR_ARRAY_CLOSE_V3: OpDef =
 pub(super) const TENSOR_ARRAY_PACK: OpDef = OpDef::new("TensorArrayPack", pack_shape);
 pub(super) const TENSOR_ARRAY_UNPACK: OpDef = OpDef::new("TensorArrayUnpack", flow_shape);
 
-/// A handle and a flow. What shape the handle has is nobody's business: TensorFlow calls it a vector.
+/// Shapes of handle and flow. The handle's shape has no meaning; TensorFlow declares a vector.
 fn array_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(1, PartialShape::scalar());
     Ok(())
@@ -107,7 +107,7 @@ fn concat_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     set_rows(c, None, "element_shape_except0")
 }
 
-/// Output 0 has this many rows of the shape in an attr.
+/// Output 0 has `rows` rows of the shape in an attr.
 fn set_rows(c: &mut ShapeContext<'_>, rows: Option<usize>, attr: &str) -> Result<()> {
     if let Some(dims) = c.attrs().shape(attr)?.dims() {
         c.set_output(0, PartialShape::new([rows].into_iter().chain(dims.iter().copied())));

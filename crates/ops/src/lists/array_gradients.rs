@@ -4,7 +4,7 @@
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::Result;
 
-/// The generation of the differentiated op: what its name ends in.
+/// The version suffix of the differentiated op's name.
 fn generation(g: &GradientContext<'_>) -> &'static str {
     match &g.node().op.name {
         name if name.ends_with("V3") => "V3",
@@ -13,7 +13,7 @@ fn generation(g: &GradientContext<'_>) -> &'static str {
     }
 }
 
-/// The handle of the array of gradients, and the flow after it was made.
+/// The handle of the gradient array, and the flow after its creation.
 fn gradient_array(g: &mut GradientContext<'_>, flow: Output) -> Result<(Output, Output)> {
     let op = format!("TensorArrayGrad{}", generation(g));
     let (source, handle) = (g.source().to_owned(), g.input(0));
@@ -21,7 +21,7 @@ fn gradient_array(g: &mut GradientContext<'_>, flow: Output) -> Result<(Output, 
     Ok((made[0], made.get(1).copied().unwrap_or(flow)))
 }
 
-/// The flow that came back, once the differentiated op has run.
+/// The adjoint of the flow, which exists once the differentiated op has run.
 fn flow_after(g: &mut GradientContext<'_>) -> Result<Output> {
     let (flow, node) = (g.grad(0)?, g.output(0).node);
     g.op("Identity").input(flow).after(&[node]).build()

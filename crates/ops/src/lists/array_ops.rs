@@ -198,7 +198,7 @@ pub(crate) static FAMILY: Family = Family {
 
 const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 
-/// TensorFlow's containers of arrays and of those of their gradients.
+/// TensorFlow's container names of arrays and gradient arrays.
 const ARRAYS: &str = "_tensor_arrays";
 const GRADIENTS: &str = "_tensor_array_grads";
 
@@ -213,7 +213,7 @@ fn array(init: &KernelInit<'_>) -> Result<AnyKernel> {
         shape: attrs.shape("element_shape")?,
         grows: attrs.bool("dynamic_size")?,
         clears_after_read: attrs.bool("clear_after_read")?,
-        // Only the last generation has the attr.
+        // Only V3 has the attr.
         has_identical_shapes: attrs.bool("identical_element_shapes").unwrap_or(false),
     };
     AnyKernel::new(move |ctx| {
@@ -226,7 +226,7 @@ fn array(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Sets the flow output that creating ops of the last generation have.
+/// Sets the flow output of V3 creation ops.
 fn set_flow(ctx: &mut KernelContext<'_>, flow: Tensor) -> Result<()> {
     if ctx.num_outputs() > 1 { ctx.set_output(1, flow) } else { Ok(()) }
 }
@@ -247,7 +247,7 @@ fn gradient_array(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Refuses an array of another dtype than the op's.
+/// Checks that the array has the op's dtype.
 fn check_dtype(array: &TensorArray, dtype: DType) -> Result<()> {
     ensure!(
         array.dtype == dtype,
@@ -258,7 +258,7 @@ fn check_dtype(array: &TensorArray, dtype: DType) -> Result<()> {
     Ok(())
 }
 
-/// Sets the output of an op that writes: the flow that came in last.
+/// Sets the output of a writing op to the flow in its last input.
 fn pass_flow(ctx: &mut KernelContext<'_>) -> Result<()> {
     let flow = ctx.take_input(ctx.num_inputs() - 1)?;
     ctx.set_output(0, flow)
@@ -279,7 +279,7 @@ fn read(ctx: &mut KernelContext<'_>) -> Result<()> {
     ctx.set_output(0, value)
 }
 
-/// Which elements an op means: those in input 1, or all if the op has no such input.
+/// The element indices in input 1, or all indices if the op has no such input.
 fn indices(
     ctx: &KernelContext<'_>,
     name: &str,
@@ -310,7 +310,7 @@ fn read_all(ctx: &KernelContext<'_>, array: &TensorArray, indices: &[i64]) -> Re
     Ok(values)
 }
 
-/// `rows` before the sizes of `shape`, which must be known.
+/// An empty tensor: `rows` followed by the sizes of `shape`, which must be fully known.
 fn nothing_of(ctx: &KernelContext<'_>, shape: &PartialShape) -> Result<Tensor> {
     let Some(shape) = shape.to_shape() else {
         bail!(
@@ -389,7 +389,7 @@ fn concat(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The number of rows of element `i`, whose other sizes must be those of the first.
+/// The number of rows of element `i`, whose other sizes must equal those of the first.
 fn checked_rows(first: &Tensor, value: &Tensor, i: usize, rest: &PartialShape) -> Result<usize> {
     let [rows, others @ ..] = &value.shape()[..] else {
         bail!(
@@ -409,7 +409,7 @@ fn checked_rows(first: &Tensor, value: &Tensor, i: usize, rest: &PartialShape) -
     Ok(*rows)
 }
 
-/// The value that is to become elements, and the shape of its rows.
+/// The value to split into elements, and the shape of its rows.
 fn rows_of(ctx: &KernelContext<'_>, array: &TensorArray) -> Result<(Tensor, Shape)> {
     let value = ctx.input(ctx.input_range("value")?.start)?;
     check_dtype(array, value.dtype())?;

@@ -3,7 +3,7 @@
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{DType, Result};
 
-/// What was pushed last is popped first.
+/// The gradient of a push pops, in reverse order.
 pub(crate) fn push_back(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, shape) = (g.grad(0)?, g.shape_of(g.input(1))?);
     let popped =
@@ -18,7 +18,7 @@ pub(crate) fn pop_back(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, pushed)
 }
 
-/// A list of the same length, with nothing set but what was read.
+/// A list of the same length in which only the element that was read is set.
 pub(crate) fn get_item(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, index) = (g.grad(0)?, g.input(1));
     let unset = unset_like(g, g.input(0), grad)?;
@@ -106,7 +106,7 @@ pub(crate) fn scatter_into(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, list)
 }
 
-/// The elements of `list` that became of the rows of `tensor`.
+/// The elements of `list` that correspond to the rows of `tensor`.
 fn gathered(
     g: &mut GradientContext<'_>,
     list: Output,
@@ -117,7 +117,7 @@ fn gathered(
     g.op_like("TensorListGather", &["element_dtype"]).inputs(&[list, indices, shape]).build()
 }
 
-/// A list as long as `list` without anything set, for elements as in `like`.
+/// A list as long as `list` without set elements, for elements as in `like`.
 fn unset_like(g: &mut GradientContext<'_>, list: Output, like: Output) -> Result<Output> {
     let dtype = g.dtype(like);
     let (shape, length) = (element_shape(g, list)?, g.add("TensorListLength", &[list])?);

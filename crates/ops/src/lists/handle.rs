@@ -1,7 +1,7 @@
 //! Handles of per-step state: tensor arrays and stacks.
 //!
 //! A resource handle owns its state, which is freed with the last handle. Older handles are two
-//! strings; their state is kept in the step's resource manager.
+//! strings; their state is in the step's resource manager.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,12 +13,12 @@ use crate::state::handle::{find, reference};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// A name that nothing else in the process has.
+/// A name that is unique in the process.
 pub(crate) fn unique_name(name: &str) -> Arc<str> {
     format!("{name}_{}", NEXT.fetch_add(1, Ordering::Relaxed)).into()
 }
 
-/// Sets output 0 to a handle of new state, in the form that the op's output has.
+/// Sets output 0 to a handle of new state, in the form of the op's output.
 pub(crate) fn set_handle<T: Resource>(
     ctx: &mut KernelContext<'_>,
     container: &str,
@@ -32,7 +32,7 @@ pub(crate) fn set_handle<T: Resource>(
     set_shared_handle(ctx, container, name, create)
 }
 
-/// Sets output 0 to a handle of state that any node of the step may have made under this name.
+/// Sets output 0 to a handle of state that any node of the step may have created under this name.
 pub(crate) fn set_shared_handle<T: Resource>(
     ctx: &mut KernelContext<'_>,
     container: &str,
@@ -69,7 +69,7 @@ fn set_form(
     ctx.set_output(0, handle)
 }
 
-/// The state that input `i` means.
+/// The state that the handle in input `i` refers to.
 pub(crate) fn step_state<T: Resource>(ctx: &KernelContext<'_>, i: usize) -> Result<Arc<T>> {
     let resources = ctx.step().step_resources();
     match ctx.input(i) {

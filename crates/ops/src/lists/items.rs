@@ -191,7 +191,7 @@ fn pop_back(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// What an element that was never set reads as.
+/// The value of an uninitialized element: zeros.
 fn zeros(ctx: &KernelContext<'_>, dtype: DType, shape: &PartialShape) -> Result<Tensor> {
     let Some(shape) = shape.to_shape() else {
         bail!(
@@ -214,7 +214,7 @@ fn get_item(init: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(move |ctx| {
         let list = TensorList::input(ctx, 0)?;
         check_dtype(&list, dtype)?;
-        // TensorFlow reads a vector of one element as a scalar here.
+        // As in TensorFlow, a vector of one element is accepted as a scalar.
         let [index] = ctx.ints(1, "index")?[..] else {
             bail!(InvalidArgument, "index must be a scalar, got shape {}", ctx.input(1)?.shape());
         };
@@ -232,7 +232,7 @@ fn get_item(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Element `index`, which must exist, if it is set.
+/// Element `index`, which must exist; `None` if it is uninitialized.
 fn element(list: &TensorList, index: i64) -> Result<&Option<Tensor>> {
     usize::try_from(index).ok().and_then(|i| list.elements().get(i)).ok_or_else(|| {
         err!(

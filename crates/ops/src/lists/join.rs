@@ -8,8 +8,8 @@ use thalweg_tensor::{DType, Result, Shape, Tensor, ensure};
 use crate::cells::{Cell, blank, nanoseconds_per_cell};
 use crate::split::Disjoint;
 
-/// A tensor of `count` pieces. `piece` says which elements of the output piece `i` is, and the
-/// tensor to copy there; zeros if there is none. The ranges must follow each other.
+/// Concatenates `count` pieces. `piece` returns the range of output elements of piece `i` and the
+/// tensor to copy there, or `None` for zeros. The ranges must be consecutive.
 pub(crate) fn joined<'a>(
     ctx: &KernelContext<'_>,
     dtype: DType,

@@ -1,7 +1,7 @@
 //! The `TensorList` variant: tensors of one dtype and compatible shapes, possibly uninitialized.
 //!
-//! Edges carry a list by reference. A kernel that holds the only reference changes it in place; any
-//! other copies the element handles first.
+//! Edges carry a list by reference. A kernel with the only reference changes the list in place;
+//! otherwise it copies the element handles first.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use thalweg_tensor::{
     check_nesting, ensure, err,
 };
 
-/// TensorFlow's name for the value.
+/// TensorFlow's type name of the variant.
 const LIST_TYPE: &str = "tensorflow::TensorList";
 
 /// A tensor list.
 #[derive(Debug)]
 pub(crate) struct TensorList {
-    /// `None` is an element that was never set.
+    /// `None` is an uninitialized element.
     elements: Vec<Option<Tensor>>,
     /// Dtype of all elements.
     pub(crate) dtype: DType,
-    /// What the elements' shapes have in common.
+    /// The common shape of the elements, as far as known.
     pub(crate) shape: PartialShape,
-    /// Pushing stops at this length; none if negative.
+    /// Maximum length (`max_num_elements`); unlimited if negative.
     pub(crate) elements_max: i64,
-    /// Levels of variants in the elements.
+    /// Nesting depth of variants in the elements.
     depth: usize,
-    /// Pays for the capacity of `elements`; the tensors are charged for themselves.
+    /// Charge for the capacity of `elements`; the tensors carry their own charges.
     charge: Option<Charge>,
 }
 
 impl TensorList {
-    /// A list without elements.
+    /// An empty list.
     pub(crate) fn new(dtype: DType, shape: PartialShape) -> TensorList {
         let (elements, elements_max) = (Vec::new(), -1);
         TensorList { elements, dtype, shape, elements_max, depth: 0, charge: None }
@@ -82,7 +82,7 @@ impl TensorList {
         Ok(())
     }
 
-    /// Cuts the list off or fills it up, so that it has `len` elements.
+    /// Truncates the list or appends uninitialized elements, so that it has `len` elements.
     pub(crate) fn resize(
         &mut self,
         len: usize,
@@ -95,7 +95,7 @@ impl TensorList {
         Ok(())
     }
 
-    /// A list of the same elements that can be changed on its own, with room for `more`.
+    /// A copy of the list that shares the elements, with capacity for `more`.
     pub(crate) fn copy(&self, more: usize, budget: &Arc<Budget>) -> Result<TensorList> {
         let mut copy = TensorList {
             elements_max: self.elements_max,
@@ -107,7 +107,7 @@ impl TensorList {
         Ok(copy)
     }
 
-    /// Makes room for `more` elements; doubles what there is, so that pushing stays linear.
+    /// Reserves capacity for `more` elements; doubles it, so that repeated pushes take linear time.
     fn reserve(&mut self, more: usize, budget: &Arc<Budget>) -> Result<()> {
         let needed = self.len().saturating_add(more);
         if needed <= self.elements.capacity() {
@@ -123,7 +123,8 @@ impl TensorList {
         Ok(())
     }
 
-    /// Charges a tensor that becomes an element, unless it is charged already, and checks its nesting.
+    /// Charges a tensor that becomes an element, unless it is charged already, and checks its
+    /// nesting depth.
     fn admit(&mut self, element: Option<&Tensor>, budget: &Arc<Budget>) -> Result<()> {
         if let Some(tensor) = element {
             tensor.ensure_charged(budget)?;
@@ -131,7 +132,7 @@ impl TensorList {
         self.note_depth(element)
     }
 
-    /// Bounds the nesting of lists: dropping them recurses.
+    /// Bounds the nesting depth of lists: dropping them recurses.
     fn note_depth(&mut self, element: Option<&Tensor>) -> Result<()> {
         if let Some(tensor) = element.filter(|_| self.dtype == DType::Variant) {
             self.depth = self.depth.max(check_nesting(tensor)?);
@@ -139,7 +140,7 @@ impl TensorList {
         Ok(())
     }
 
-    /// `shape` as far as the set elements among `of` tell it.
+    /// `shape` merged with the shapes of the initialized elements among `of`.
     pub(crate) fn merged_shape<'a>(
         mut shape: PartialShape,
         of: impl IntoIterator<Item = &'a Option<Tensor>>,
@@ -157,13 +158,13 @@ impl TensorList {
         Some(Arc::new(self))
     }
 
-    /// A scalar that holds the list.
+    /// A scalar variant that holds the list.
     pub(crate) fn into_tensor(self) -> Result<Tensor> {
         Tensor::from_variants(Shape::scalar(), vec![self.into_variant()])
     }
 
-    /// The list in a variant, which may have come from another process; `where_from` is for the
-    /// message.
+    /// The list in a variant, which may have been decoded from another process; `where_from` is for
+    /// error messages.
     pub(crate) fn of(value: &VariantValue, where_from: &str) -> Result<Arc<TensorList>> {
         let Some(value) = value.as_ref().filter(|v| v.type_name() == LIST_TYPE) else {
             bail!(InvalidArgument, "{where_from} is not a list, but holds {value:?}");
@@ -183,14 +184,15 @@ impl TensorList {
         TensorList::of(single(ctx.input(i)?)?, "the input handle")
     }
 
-    /// Reads what [`Variant::encode`] wrote, here or in TensorFlow: indices of elements that are
-    /// not set, dtype, greatest length, shape; then the elements that are set.
+    /// Decodes the encoding of [`Variant::encode`], which is TensorFlow's: indices of uninitialized
+    /// elements, dtype, maximum length, shape; then the initialized elements.
     fn decode(mut metadata: Bytes, tensors: Vec<Tensor>) -> Option<TensorList> {
         let mut next = || prost::encoding::decode_varint(&mut metadata).ok();
         let unset_count = usize::try_from(next()?).ok()?;
         let mut unset = SmallVec::<[u64; 8]>::new();
         for _ in 0..unset_count {
-            // An index takes a byte of metadata, so no count can outgrow the message.
+            // An index takes at least a byte of metadata, so their number is bounded by the
+            // message's length.
             unset.push(next()?);
         }
         let dtype = DType::from_proto(i32::try_from(next()?).ok()?).ok()?;
@@ -235,7 +237,7 @@ impl Variant for TensorList {
     }
 }
 
-/// The only element of a tensor that holds one list.
+/// The element of a scalar variant tensor.
 fn single(tensor: &Tensor) -> Result<&VariantValue> {
     ensure!(
         tensor.rank() == 0,
@@ -246,14 +248,14 @@ fn single(tensor: &Tensor) -> Result<&VariantValue> {
     tensor.variants()?.first().ok_or_else(|| err!(Internal, "a scalar has one element"))
 }
 
-/// A list that a kernel is to change, and the tensor that it came in if that can be used again.
+/// A list taken from an input to be changed, with the tensor that it was in, for reuse.
 pub(crate) struct Taken {
     list: Arc<TensorList>,
     shell: Option<Tensor>,
 }
 
 impl Taken {
-    /// The list in input `i`, which is gone from the context.
+    /// Takes the list in input `i` out of the context.
     pub(crate) fn input(ctx: &mut KernelContext<'_>, i: usize) -> Result<Taken> {
         let mut tensor = ctx.take_input(i)?;
         let list = TensorList::of(single(&tensor)?, "the input handle")?;
@@ -271,7 +273,7 @@ impl Taken {
         &self.list
     }
 
-    /// The list for writing: this one if nobody else has it, else a copy with room for `more`.
+    /// The list for writing: in place if it is not shared, else a copy with capacity for `more`.
     pub(crate) fn writable(
         &mut self,
         more: usize,
@@ -283,7 +285,7 @@ impl Taken {
         Arc::get_mut(&mut self.list).ok_or_else(|| err!(Internal, "a new list has one holder"))
     }
 
-    /// A scalar that holds the list.
+    /// A scalar variant that holds the list.
     pub(crate) fn into_tensor(self) -> Result<Tensor> {
         let Some(mut shell) = self.shell else {
             return Tensor::from_variants(Shape::scalar(), vec![Some(self.list)]);
@@ -295,8 +297,7 @@ impl Taken {
     }
 }
 
-/// The shape that input `i` tells, a vector in which -1 is unknown, or the scalar -1 for a shape of
-/// which nothing is known.
+/// The shape in input `i`: a vector in which -1 is unknown, or the scalar -1 for an unknown rank.
 pub(crate) fn shape_input(ctx: &KernelContext<'_>, i: usize) -> Result<PartialShape> {
     let dims = ctx.ints(i, "element_shape")?;
     match (ctx.input(i)?.rank(), &dims[..]) {
@@ -312,7 +313,7 @@ pub(crate) fn shape_input(ctx: &KernelContext<'_>, i: usize) -> Result<PartialSh
     }
 }
 
-/// What input `i` and the list itself tell of the elements' shape.
+/// The element shape from input `i` merged with the list's.
 pub(crate) fn element_shape(
     ctx: &KernelContext<'_>,
     list: &TensorList,
@@ -321,7 +322,7 @@ pub(crate) fn element_shape(
     shape_input(ctx, i)?.merge(&list.shape)
 }
 
-/// Refuses a list of another dtype than the op's.
+/// Checks that the list has the op's dtype.
 pub(crate) fn check_dtype(list: &TensorList, dtype: DType) -> Result<()> {
     ensure!(
         list.dtype == dtype,
@@ -332,7 +333,7 @@ pub(crate) fn check_dtype(list: &TensorList, dtype: DType) -> Result<()> {
     Ok(())
 }
 
-/// Refuses an element that the list's shape does not allow.
+/// Checks that an element's shape is compatible with the list's.
 pub(crate) fn check_element(list: &TensorList, shape: &Shape) -> Result<()> {
     ensure!(
         list.shape.is_compatible_with(shape),

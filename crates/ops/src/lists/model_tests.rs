@@ -1,5 +1,5 @@
-//! Lists against a model of them: a plain vector of vectors, changed by random ops. Some ops get the
-//! only handle of a list and may change it in place, some get one of two.
+//! Model-based test: random list ops are compared with a vector of vectors. Some ops receive the
+//! only handle of a list and may change it in place, some receive one of two.
 
 use prost::Message;
 use thalweg_proto::TensorProto;
@@ -8,7 +8,7 @@ use thalweg_tensor::{Code, DType, Result, Shape, Tensor};
 use crate::math::random::philox::Philox;
 use crate::testing::{Call, call};
 
-/// Elements in an element of a list.
+/// Width of a list element.
 const WIDTH: usize = 2;
 
 type Value = [f32; WIDTH];
@@ -22,11 +22,11 @@ enum Change {
     Resize(usize),
     Append(Value),
     Scatter([(usize, Value); 2]),
-    /// Sent elsewhere and back.
+    /// Encoded and decoded again.
     Send,
 }
 
-/// Random numbers that depend on a seed only.
+/// Random numbers with a fixed seed.
 struct Random {
     seed: i64,
     drawn: i64,
@@ -56,7 +56,7 @@ impl Random {
 }
 
 impl Change {
-    /// What the model becomes; nothing if the change must be refused.
+    /// The model after the change; `None` if the op must fail.
     fn expected(&self, model: &Model) -> Option<Model> {
         let mut model = model.clone();
         match *self {
@@ -75,7 +75,7 @@ impl Change {
             Change::Scatter(pairs) => {
                 for (i, value) in pairs {
                     if i >= model.len() {
-                        // The list grows by one empty tensor, as TensorFlow's does.
+                        // As in TensorFlow, the list is extended by one empty tensor.
                         return None;
                     }
                     model[i] = Some(value);
@@ -169,7 +169,7 @@ fn lists_are_vectors() {
                 }
                 continue;
             };
-            // What others hold stays as it is.
+            // Elements of a shared list must not change.
             let kept = (random.below(2) == 0).then(|| handle.clone());
             handle = change.run(handle).unwrap_or_else(|e| panic!("seed {seed}: {change:?}: {e}"));
             if let Some(kept) = kept {

@@ -177,7 +177,7 @@ fn set_concat_shapes(c: &mut ShapeContext<'_>, element: &PartialShape) {
     c.set_output(1, PartialShape::of_rank(1));
 }
 
-/// As TensorFlow's: the first size of the attr is not looked at.
+/// As in TensorFlow, the first size of the attr is ignored.
 fn concat(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.attrs().dtype("element_dtype")?;
     let shape = init.attrs().shape("element_shape")?;
@@ -220,8 +220,8 @@ fn split_first(shape: &PartialShape) -> Result<(Option<usize>, PartialShape)> {
     }
 }
 
-/// Joins elements along their first dimension. An element that is not set is as long as `leading`
-/// says, else as `first` does, else as all that are set.
+/// Concatenates elements along their first dimension. The length of an uninitialized element comes
+/// from `leading`, else from `first`, else from the initialized elements.
 fn concatenate(
     ctx: &mut KernelContext<'_>,
     list: &TensorList,
@@ -269,9 +269,9 @@ fn concatenate(
     ctx.set_output(1, lengths)
 }
 
-/// The first size that all set elements have, and their other sizes; `first`, if given, is what the
-/// first size must be. A list that tells its whole shape is not asked: pieces of a tensor need not
-/// be as long as it says.
+/// The first size of all initialized elements, and their other sizes; `first` is the required first
+/// size, if given. If the list's shape is fully known, elements are not checked: the rows of a
+/// split tensor may differ from it.
 fn common_sizes(
     list: &TensorList,
     first: Option<usize>,
@@ -389,8 +389,8 @@ fn scatter(ctx: &mut KernelContext<'_>) -> Result<()> {
     ctx.set_output(0, list.into_tensor()?)
 }
 
-/// Checks that the rows of `tensor` can go to `indices` of the list; tells the rows' shape and how
-/// long the list must be.
+/// Checks that the rows of `tensor` can be written to `indices` of the list; returns the rows'
+/// shape and the required length of the list.
 fn check_rows(list: &TensorList, tensor: &Tensor, indices: &[i32]) -> Result<(Shape, usize)> {
     let (rows, row_shape) = rows_of(tensor)?;
     ensure!(
@@ -410,7 +410,7 @@ fn check_rows(list: &TensorList, tensor: &Tensor, indices: &[i32]) -> Result<(Sh
     Ok((row_shape, needed))
 }
 
-/// Sets the elements at `indices` to the rows; of equal indices the last counts.
+/// Sets the elements at `indices` to the rows; for equal indices the last one applies.
 fn put_rows(
     ctx: &KernelContext<'_>,
     list: &mut TensorList,
@@ -437,7 +437,8 @@ fn scatter_into(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let more = needed.saturating_sub(taken.list().len());
         let list = taken.writable(more, ctx.budget())?;
         if more > 0 {
-            // TensorFlow's list grows by empty tensors of float here, not by unset elements.
+            // TensorFlow extends the list by empty float tensors here, not by uninitialized
+            // elements.
             let filler = Tensor::vector::<f32>(&[])?;
             list.resize(needed, Some(&filler).filter(|_| dtype == DType::Float), ctx.budget())?;
         }

@@ -1,4 +1,4 @@
-//! Stacks: per-step state in which TensorFlow 1 loops save values for their gradient.
+//! Stacks: per-step state in which TensorFlow 1 while loops save values for their gradient.
 
 use std::sync::Arc;
 
@@ -38,14 +38,14 @@ pub(crate) static FAMILY: Family = Family {
 
 const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 
-/// TensorFlow's container of stacks.
+/// TensorFlow's container name of stacks.
 const CONTAINER: &str = "_stacks";
 
 /// A stack.
 struct Stack {
     name: Arc<str>,
     dtype: DType,
-    /// Pushing stops at this many; none if negative.
+    /// Maximum number of elements; unlimited if negative.
     elements_max: i64,
     state: Mutex<State>,
 }
@@ -148,7 +148,7 @@ fn push(ctx: &mut KernelContext<'_>) -> Result<()> {
 fn pop(ctx: &mut KernelContext<'_>) -> Result<()> {
     let element = step_state::<Stack>(ctx, 0)?.pop()?;
     if element.dtype() != ctx.output_dtype(0)? {
-        // The client's mistake, but TensorFlow finds it late and calls it internal.
+        // The client's mistake, but TensorFlow reports it as INTERNAL.
         bail!(
             Internal,
             "A stack holds another dtype: {}, not {}",

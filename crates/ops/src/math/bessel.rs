@@ -7,7 +7,7 @@ use std::f64::consts::{FRAC_2_PI, PI};
 
 /// Euler's constant.
 const GAMMA: f64 = 0.577_215_664_901_532_9;
-/// From here on the asymptotic series of the first kind reaches full precision.
+/// From this argument on, the asymptotic series of `I` reaches full precision.
 const FAR: f64 = 22.0;
 
 /// e^-|x| I₀(x).
@@ -41,7 +41,7 @@ pub(crate) fn i1(x: f64) -> f64 {
     grow(i1e(x), x)
 }
 
-/// `scaled` times e^|x|, in two steps, because the second factor overflows before the product.
+/// `scaled` times e^|x|, multiplied in two steps: e^|x| overflows before the product does.
 fn grow(scaled: f64, x: f64) -> f64 {
     if x.is_infinite() {
         return if scaled.is_sign_negative() { f64::NEG_INFINITY } else { f64::INFINITY };
@@ -140,9 +140,9 @@ fn k_series(x: f64) -> (f64, f64) {
     (sum0, 1.0 / x + log * i1 - sum1)
 }
 
-/// What K is where its formulas do not apply.
+/// The value of K outside of its domain: NaN for NaN, infinity for `x <= 0`.
 fn k_edge(x: f64) -> Option<f64> {
-    // TensorFlow calls it infinite below zero, too.
+    // TensorFlow also returns infinity for negative arguments.
     if x.is_nan() { Some(x) } else { (x <= 0.0).then_some(f64::INFINITY) }
 }
 
@@ -190,7 +190,7 @@ pub(crate) fn y1(x: f64) -> f64 {
     if x < 0.0 {
         return f64::NEG_INFINITY;
     }
-    // The library loses the leading term to underflow below this.
+    // `libm::y1` loses the leading term to underflow for smaller arguments.
     if x > 0.0 && x < 1e-300 { -FRAC_2_PI / x } else { libm::y1(x) }
 }
 

@@ -1,5 +1,5 @@
-//! Functions of complex numbers, in double precision, true to the branch cuts and signed zeroes of
-//! C's library.
+//! Functions of complex numbers in double precision, with the branch cuts and signed zeros of C's
+//! library.
 
 use num_complex::Complex64;
 
@@ -13,7 +13,7 @@ fn turned_back(z: Complex64) -> Complex64 {
     Complex64::new(z.im, -z.re)
 }
 
-/// A product whose second factor may be infinite where the first is exactly zero.
+/// `zero * factor`, and `zero` where `zero` is exactly 0 and `factor` may be infinite.
 fn scaled(zero: f64, factor: f64) -> f64 {
     if zero == 0.0 { zero } else { zero * factor }
 }
@@ -76,7 +76,7 @@ pub(crate) fn tan(z: Complex64) -> Complex64 {
     turned_back(tanh(turned(z)))
 }
 
-/// √(1 - z) and √(1 + z), with the signs of zeroes that the cuts need.
+/// √(1 - z) and √(1 + z), with the signs of zeros that the branch cuts need.
 fn roots(z: Complex64) -> (Complex64, Complex64) {
     (Complex64::new(1.0 - z.re, -z.im).sqrt(), Complex64::new(1.0 + z.re, z.im).sqrt())
 }
@@ -121,7 +121,7 @@ pub(crate) fn acosh(z: Complex64) -> Complex64 {
 
 /// x to the power of y.
 pub(crate) fn power(x: Complex64, y: Complex64) -> Complex64 {
-    // The logarithm of zero is infinite, and its angle unknown.
+    // ln 0 is infinite and has no argument, so a base of 0 is handled apart.
     if x.re == 0.0 && x.im == 0.0 {
         let nothing = if y.re > 0.0 { 0.0 } else { f64::NAN };
         return Complex64::new(nothing, nothing);

@@ -7,7 +7,7 @@ use std::f32::consts::FRAC_2_SQRT_PI;
 
 use super::simd::Level;
 
-/// Adding and subtracting this rounds to the nearest integer, which then lies in the low bits.
+/// Adding and subtracting this number rounds to the nearest integer, which is then in the low bits.
 const ROUNDER: f32 = 12_582_912.0;
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
@@ -18,7 +18,7 @@ fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
-/// `x` cut into `n * ln 2 + r`, with `|r| <= ln 2 / 2`, for `x` within the range of `exp`.
+/// Range reduction: `x = n * ln 2 + r` with `|r| <= ln 2 / 2`, for `x` within the range of `exp`.
 #[inline(always)]
 fn reduce_by_ln_2<L: Level>(x: f32) -> (i32, f32) {
     let shifted = L::mul_add(x, std::f32::consts::LOG2_E, ROUNDER);
@@ -30,7 +30,7 @@ fn reduce_by_ln_2<L: Level>(x: f32) -> (i32, f32) {
 /// e^x.
 #[inline(always)]
 pub(crate) fn exp<L: Level>(x: f32) -> f32 {
-    // Beyond these the result is infinite or zero; NaN passes both comparisons.
+    // Beyond these bounds the result is infinite or zero; NaN passes both comparisons.
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -105.0 { -105.0 } else { x };
     let (n, r) = reduce_by_ln_2::<L>(x);
@@ -40,7 +40,7 @@ pub(crate) fn exp<L: Level>(x: f32) -> f32 {
     p = L::mul_add(p, r, 0.166_665_2);
     p = L::mul_add(p, r, 0.5);
     let y = L::mul_add(p, r * r, r) + 1.0;
-    // In two steps, because n may lie outside the exponents of normal numbers.
+    // Scales in two steps, because n may exceed the exponents of normal numbers.
     let half = n >> 1;
     y * power_of_two(half) * power_of_two(n.wrapping_sub(half))
 }
@@ -77,7 +77,7 @@ pub(crate) fn log<L: Level>(x: f32) -> f32 {
     let is_tiny = x < f32::MIN_POSITIVE;
     let scaled = if is_tiny { x * 8_388_608.0 } else { x };
     let bits = scaled.to_bits() as i32;
-    // Exponent such that the mantissa lies in [sqrt(1/2), sqrt(2)).
+    // The exponent for which the mantissa is in [sqrt(1/2), sqrt(2)).
     let shifted = bits.wrapping_sub(0x3f35_04f3);
     let exponent = shifted >> 23;
     let mantissa = f32::from_bits(bits.wrapping_sub(exponent << 23) as u32);
@@ -95,7 +95,8 @@ pub(crate) fn log<L: Level>(x: f32) -> f32 {
     let tail = L::mul_add(e, LN_2_LOW, p * (f * square));
     let y = L::mul_add(e, LN_2_HIGH, L::mul_add(square, -0.5, tail) + f);
     let y = if x == f32::INFINITY { x } else { y };
-    // By the sign bit, and zero by its bits: comparisons may take a denormal number for zero.
+    // The sign bit and the bits of zero are tested: with denormals-are-zero, comparisons treat
+    // subnormal numbers as zero.
     let y = if (x.to_bits() as i32) < 0 || x.is_nan() { f32::NAN } else { y };
     if x.to_bits() << 1 == 0 { f32::NEG_INFINITY } else { y }
 }
@@ -103,7 +104,7 @@ pub(crate) fn log<L: Level>(x: f32) -> f32 {
 /// ln(1 + x).
 #[inline(always)]
 pub(crate) fn log1p<L: Level>(x: f32) -> f32 {
-    // What the sum lost is put back to first order, after Kahan.
+    // Kahan's correction adds the rounding error of the sum to first order.
     let sum = 1.0 + x;
     let lost = x - (sum - 1.0);
     let corrected = log::<L>(sum) + lost / sum;
@@ -115,7 +116,7 @@ pub(crate) fn log1p<L: Level>(x: f32) -> f32 {
 /// Hyperbolic tangent.
 #[inline(always)]
 pub(crate) fn tanh<L: Level>(x: f32) -> f32 {
-    // Beyond, the nearest number is one; NaN passes the comparison.
+    // For larger magnitudes the result rounds to one; NaN passes the comparison.
     let magnitude = x.abs();
     let t = if magnitude > 9.5 { 9.5 } else { magnitude };
     let grown = expm1_within::<L>(t + t);
@@ -125,28 +126,29 @@ pub(crate) fn tanh<L: Level>(x: f32) -> f32 {
 /// 1 / (1 + e^-x).
 #[inline(always)]
 pub(crate) fn sigmoid<L: Level>(x: f32) -> f32 {
-    // The exponential is at most 1, so that neither side of zero overflows.
+    // The exponential is at most 1, so neither sign of `x` overflows.
     let e = exp::<L>(-x.abs());
     let y = (if x < 0.0 { e } else { 1.0 }) / (1.0 + e);
     if x.is_nan() { x } else { y }
 }
 
-/// How many quarter turns `x` is from zero, and what is left, at most an eighth turn.
+/// Range reduction: the number of quarter turns nearest to `x`, and the remainder, at most an
+/// eighth turn.
 #[inline(always)]
 fn quarter_turns(x: f32) -> (i32, f32) {
-    // The first 33 bits of a quarter turn, so that products with up to 20 more are exact, and the
-    // rest of it.
+    // The first 33 bits of a quarter turn, so that products with integers of up to 20 bits are
+    // exact, and its remainder.
     const HIGH: f64 = 1.570_796_326_734_125_6;
     const LOW: f64 = 6.077_100_506_506_192e-11;
     let x = f64::from(x);
-    // Adding and taking away 1.5 * 2^52 rounds to an integer.
+    // Adding and subtracting 1.5 * 2^52 rounds to an integer.
     const ROUNDER: f64 = 6_755_399_441_055_744.0;
     let turns = (x * std::f64::consts::FRAC_2_PI + ROUNDER) - ROUNDER;
     let left = (x - turns * HIGH) - turns * LOW;
     (turns as i32, left as f32)
 }
 
-/// Sine of an angle within an eighth turn.
+/// Sine for |x| <= pi/4.
 #[inline(always)]
 fn sin_near<L: Level>(x: f32) -> f32 {
     let t = x * x;
@@ -154,7 +156,7 @@ fn sin_near<L: Level>(x: f32) -> f32 {
     L::mul_add(x * t, tail, x)
 }
 
-/// Cosine of an angle within an eighth turn.
+/// Cosine for |x| <= pi/4.
 #[inline(always)]
 fn cos_near<L: Level>(x: f32) -> f32 {
     let t = x * x;
@@ -162,21 +164,21 @@ fn cos_near<L: Level>(x: f32) -> f32 {
     L::mul_add(t * t, tail, L::mul_add(-0.5, t, 1.0))
 }
 
-/// Sine, unless [`is_far`].
+/// Sine, for arguments that are not [`is_far`].
 #[inline(always)]
 pub(crate) fn sin<L: Level>(x: f32) -> f32 {
     let (turns, left) = quarter_turns(x);
     turned::<L>(turns, left)
 }
 
-/// Cosine, unless [`is_far`].
+/// Cosine, for arguments that are not [`is_far`].
 #[inline(always)]
 pub(crate) fn cos<L: Level>(x: f32) -> f32 {
     let (turns, left) = quarter_turns(x);
     turned::<L>(turns.wrapping_add(1), left)
 }
 
-/// Sine of so many quarter turns and `left`.
+/// Sine of `turns` quarter turns plus `left`.
 #[inline(always)]
 fn turned<L: Level>(turns: i32, left: f32) -> f32 {
     let (sin, cos) = (sin_near::<L>(left), cos_near::<L>(left));
@@ -185,16 +187,16 @@ fn turned<L: Level>(turns: i32, left: f32) -> f32 {
     f32::from_bits(value.to_bits() ^ sign)
 }
 
-/// Angles beyond which [`sin`] and [`cos`] lose digits; infinity and NaN too.
+/// Whether [`sin`] and [`cos`] would lose digits: large angles, infinity and NaN.
 #[inline(always)]
 pub(crate) fn is_far(x: f32) -> bool {
     (x.abs() >= 1e6) | x.is_nan()
 }
 
-/// The error function: a quotient of polynomials, fitted to seven digits.
+/// The error function as a rational approximation, accurate to seven digits.
 #[inline(always)]
 pub(crate) fn erf<L: Level>(x: f32) -> f32 {
-    // Beyond, the nearest number is one; NaN passes the comparison.
+    // For larger magnitudes the result rounds to one; NaN passes the comparison.
     let magnitude = x.abs();
     let x = if magnitude > 3.925 { 3.925f32.copysign(x) } else { x };
     let t = x * x;
@@ -217,7 +219,7 @@ mod tests {
     use super::*;
     use crate::testing::pairs;
 
-    /// Distance in units of the last place of the true value.
+    /// Distance from the exact value in units in the last place.
     fn ulps(got: f32, exact: f64) -> f64 {
         let nearest = exact as f32;
         if got == nearest || (got.is_nan() && nearest.is_nan()) {

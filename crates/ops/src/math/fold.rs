@@ -1,4 +1,4 @@
-//! Reductions: sums, products, extremes, over contiguous runs and over columns.
+//! Reductions (sum, product, minimum, maximum, mean) over contiguous runs and over columns.
 //!
 //! Sums use pairwise summation over blocks, so that their error grows with the logarithm of the
 //! count; the blocking depends on the sizes only.
@@ -8,26 +8,26 @@ use num_complex::Complex;
 use super::vectorized::vectorized;
 use crate::window::{Cell, Run};
 
-/// An associative operation, up to rounding, with a neutral value.
+/// An associative operation, up to rounding, with an identity element.
 pub(crate) trait Fold<A>: 'static {
-    /// The neutral value.
+    /// The identity element.
     const START: A;
 
-    /// What an element contributes.
+    /// The term that an element contributes, such as its square.
     #[inline(always)]
     fn term(x: A) -> A {
         x
     }
 
-    /// Two contributions as one.
+    /// Combines two accumulators.
     fn merge(a: A, b: A) -> A;
 
-    /// Makes what it should be of folds of `count` elements each.
+    /// Turns accumulators over `count` elements each into results, such as a sum into a mean.
     #[inline(always)]
     fn finish(_folds: &mut [A], _count: usize) {}
 
-    /// Takes another contribution in where `a` lies. A choice of two that is stored where one of
-    /// them was becomes a store of some lanes, which is slow; so extremes say it another way here.
+    /// Merges `b` into `a` in place. Storing a select back where one of its operands came from
+    /// compiles to a slow masked store, so minimum and maximum implement this differently.
     #[inline(always)]
     fn merge_into(a: &mut A, b: A)
     where
@@ -36,7 +36,7 @@ pub(crate) trait Fold<A>: 'static {
         *a = Self::merge(*a, b);
     }
 
-    /// All of a run, which should be short enough to need no pairs.
+    /// Reduces a run that is short enough to need no pairwise summation.
     fn run(x: &[A]) -> A
     where
         A: Copy,
@@ -46,27 +46,27 @@ pub(crate) trait Fold<A>: 'static {
     }
 }
 
-/// `other`, or `a` if that is NaN.
+/// `a` if it is NaN, else `other`.
 #[inline(always)]
 fn keep_nan<A: num_traits::Float>(a: A, other: A) -> A {
     if a.is_nan() { a } else { other }
 }
 
-/// Adds; integers wrap.
+/// Sum; integers wrap.
 pub(crate) struct Sum;
-/// Multiplies; integers wrap.
+/// Product; integers wrap.
 pub(crate) struct Product;
-/// The largest; NaN if there is one.
+/// Maximum; NaN if an element is NaN.
 pub(crate) struct Maximum;
-/// The smallest; NaN if there is one.
+/// Minimum; NaN if an element is NaN.
 pub(crate) struct Minimum;
-/// Adds, and divides by the count.
+/// Mean.
 pub(crate) struct Mean;
-/// Adds squares of absolute values; integers wrap.
+/// Sum of squared absolute values; integers wrap.
 pub(crate) struct SumOfSquares;
-/// The largest, NaN left out.
+/// Maximum, ignoring NaN.
 pub(crate) struct MaximumNumber;
-/// The smallest, NaN left out.
+/// Minimum, ignoring NaN.
 pub(crate) struct MinimumNumber;
 
 macro_rules! folds {
@@ -159,18 +159,18 @@ folds! {
     bool: MinimumNumber from true, |x| x, |a, b| a & b;
 }
 
-/// The loops of one operation on one type.
+/// The loops of one reduction on one type.
 #[derive(Clone, Copy)]
 pub(crate) struct FoldLoops<A> {
-    /// The neutral value.
+    /// The identity element.
     pub(crate) start: A,
-    /// All of a run, which should be short enough to need no pairs.
+    /// Reduces a run that is short enough to need no pairwise summation.
     pub(crate) run: fn(&[A]) -> A,
-    /// `acc[j]` takes in `x[i * stride + j]` of every row `i` that begins in `x`.
+    /// Merges `x[i * stride + j]` into `acc[j]` for every row `i` that begins in `x`.
     pub(crate) columns: fn(&mut [A], &[A], usize),
-    /// `acc[j]` takes in the contribution `x[j]`.
+    /// Merges the accumulator `x[j]` into `acc[j]`.
     pub(crate) merge: fn(&mut [A], &[A]),
-    /// `out[i]` becomes all of the `i`th run; runs are this long and lie side by side.
+    /// Reduces the `i`th of consecutive runs of this length into `out[i]`.
     pub(crate) short_runs: fn(&mut [A], &[A], usize),
 }
 
@@ -185,17 +185,17 @@ pub(crate) fn loops<A: Copy + 'static, F: Fold<A>>() -> FoldLoops<A> {
     }
 }
 
-/// Independent accumulators of a run: enough to keep the adders busy.
+/// Independent accumulators of a run, which hide the latency of additions.
 const LANES: usize = 64;
 
-/// Each lane of the lower half with its partner in the upper; sizes that are known make this a few
-/// instructions.
+/// Merges the upper half of the lanes into the lower half; with constant sizes this compiles to a
+/// few instructions.
 #[inline(always)]
 fn halved<A: Copy, F: Fold<A>, const N: usize, const HALF: usize>(lanes: &[A; N]) -> [A; HALF] {
     std::array::from_fn(|i| F::merge(lanes[i], lanes[HALF + i]))
 }
 
-/// All lanes, in pairs.
+/// Merges all lanes pairwise.
 #[inline(always)]
 fn all_lanes<A: Copy, F: Fold<A>>(lanes: &[A; LANES]) -> A {
     let lanes: [A; 32] = halved::<A, F, 64, 32>(lanes);
@@ -226,8 +226,8 @@ vectorized! {
 }
 
 vectorized! {
-    /// As [`fold_run`], but NaN if there is one. To find that takes one comparison for two elements,
-    /// which merging with NaN in mind would not.
+    /// As [`fold_run`], but NaN if an element is NaN. The test takes one comparison for two
+    /// elements, which is cheaper than merging with NaN checks.
     fn fold_numbers<L>[A: num_traits::Float, F: Fold<A>](x: &[A]) -> A {
         const HALF: usize = LANES / 2;
         let mut lanes = [F::START; LANES];
@@ -256,7 +256,7 @@ vectorized! {
     fn fold_columns<L>[A: Copy, F: Fold<A>](acc: &mut [A], x: &[A], stride: usize) {
         let n = acc.len();
         let mut rest = x;
-        // Four rows at a time: the accumulators are read and written once for them.
+        // Four rows at a time, so that accumulators are loaded and stored once for the four.
         while rest.len() >= 3 * stride + n && n > 0 {
             let (a, b) = (&rest[..n], &rest[stride..stride + n]);
             let (c, d) = (&rest[2 * stride..2 * stride + n], &rest[3 * stride..3 * stride + n]);
@@ -292,7 +292,8 @@ vectorized! {
     }
 }
 
-/// Folds `K` times `N` channels of a window in registers; `x` begins with those of its first cell.
+/// Reduces `K` times `N` channels of a window in registers; `x` begins with the channels of its
+/// first cell.
 #[inline(always)]
 fn fold_block<A: Copy, F: Fold<A>, const K: usize, const N: usize>(
     out: &mut [A],
@@ -304,7 +305,7 @@ fn fold_block<A: Copy, F: Fold<A>, const K: usize, const N: usize>(
     for cell in cells {
         let (x, _) = x[cell.pixel * channels..][..K * N].as_chunks::<N>();
         for (acc, x) in acc.iter_mut().zip(x) {
-            // Not element by element, which would become stores of some lanes: see `merge_into`.
+            // Whole arrays, since element by element the stores would be masked: see `merge_into`.
             let before = *acc;
             *acc = std::array::from_fn(|i| F::merge(before[i], F::term(x[i])));
         }
@@ -314,7 +315,7 @@ fn fold_block<A: Copy, F: Fold<A>, const K: usize, const N: usize>(
 }
 
 vectorized! {
-    /// `out` becomes the folds of a run's windows on images with this many channels.
+    /// Reduces each window of a run of windows, on images with this many channels, into `out`.
     pub(crate) fn fold_windows<L>[A: Copy, F: Fold<A>](
         out: &mut [A],
         images: &[A],
@@ -322,7 +323,7 @@ vectorized! {
         channels: usize,
     ) {
         for (i, out) in out.chunks_exact_mut(channels).enumerate() {
-            // Windows without a cell may lie anywhere.
+            // The position of a window without cells may be out of bounds.
             let from = |c| images.get((run.first + i * run.stride) * channels + c..).unwrap_or(&[]);
             let (wide, rest) = out.as_chunks_mut::<64>();
             let mut at = 0;

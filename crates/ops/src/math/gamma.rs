@@ -3,7 +3,7 @@
 
 /// Relative precision at which series stop.
 const EPSILON: f64 = f64::EPSILON / 4.0;
-/// Terms of a series at most; those here converge long before.
+/// Maximum number of terms of a series; the series here converge long before.
 const TERMS_MAX: usize = 20_000;
 
 /// The even Bernoulli numbers B₂, B₄, ...
@@ -36,7 +36,7 @@ pub(crate) fn digamma(x: f64) -> f64 {
         if x == x.floor() {
             return f64::NAN;
         }
-        // The fraction first: the tangent of a large angle would be lost.
+        // Reduces to the fractional part first: the tangent of a large angle would lose digits.
         let angle = std::f64::consts::PI * (x - x.round());
         return digamma(1.0 - x) - std::f64::consts::PI / angle.tan();
     }
@@ -71,15 +71,15 @@ pub(crate) fn zeta(x: f64, q: f64) -> f64 {
     }
     if q <= 0.0 {
         if q == q.floor() {
-            // A pole, which even powers approach from one side.
+            // A pole at a nonpositive integer; even powers have the same sign on both sides.
             return if x % 2.0 == 0.0 { f64::INFINITY } else { f64::NAN };
         }
-        // A negative number has no real power but for whole exponents.
+        // A negative base has a real power only for integer exponents.
         if x != x.floor() {
             return f64::NAN;
         }
     }
-    // Euler and Maclaurin: a few terms, then the integral and its corrections.
+    // Euler-Maclaurin summation: a few terms, then the integral and its corrections.
     let (mut sum, mut a) = (0.0, q);
     let mut n = 0;
     while n < 10 || a <= 10.0 {
@@ -120,7 +120,7 @@ pub(crate) fn polygamma(n: f64, x: f64) -> f64 {
     sign * libm::tgamma(n + 1.0) * zeta(n + 1.0, x)
 }
 
-/// A number and its derivative by the parameter, so that one recurrence gives both.
+/// A dual number: a value and its derivative with respect to the parameter `a`.
 #[derive(Clone, Copy)]
 struct Dual {
     value: f64,
@@ -149,9 +149,10 @@ impl Dual {
     }
 }
 
-/// ln(x^a e^-x / Γ(a + 1)): what the series below is multiplied by.
+/// ln(x^a e^-x / Γ(a + 1)), the logarithm of the factor of the series below.
 fn log_prefix(a: f64, x: f64) -> f64 {
-    // For large `a` near `x` the plain form cancels; Stirling's leaves only what differs.
+    // For large `a` near `x` the direct form cancels; Stirling's formula leaves only the
+    // difference.
     if a > 100.0 && (x - a).abs() < 0.5 * a {
         let mu = (x - a) / a;
         return a * log1p_less_argument(mu)
@@ -166,7 +167,7 @@ fn log1p_less_argument(x: f64) -> f64 {
     if x.abs() > 0.3 {
         return x.ln_1p() - x;
     }
-    // By y = x / (2 + x): ln(1 + x) = 2 (y + y³/3 + ..).
+    // With y = x / (2 + x): ln(1 + x) = 2 (y + y³/3 + ..).
     let y = x / (2.0 + x);
     let square = y * y;
     let (mut term, mut sum, mut k) = (y * square, 0.0, 3.0);
@@ -178,7 +179,7 @@ fn log1p_less_argument(x: f64) -> f64 {
     2.0 * sum - x * y
 }
 
-/// ln Γ(a + 1) less its leading terms, for large `a`.
+/// The remainder of Stirling's formula for ln Γ(a + 1), for large `a`.
 fn stirling_rest(a: f64) -> f64 {
     let square = 1.0 / (a * a);
     let mut power = 1.0 / a;
@@ -191,7 +192,7 @@ fn stirling_rest(a: f64) -> f64 {
     sum
 }
 
-/// Σ xⁿ / ((a+1)..(a+n)), which times the prefix is P(a, x).
+/// Σ xⁿ / ((a+1)..(a+n)); times the prefix this is P(a, x).
 fn lower_series(a: f64, x: f64) -> Dual {
     let (mut term, mut sum) = (Dual::constant(1.0), Dual::constant(1.0));
     let mut n = a;
@@ -237,7 +238,7 @@ fn upper_fraction(a: f64, x: f64) -> Dual {
     h
 }
 
-/// What P is where the general formulas do not apply.
+/// The value of P at the edges of its domain, where the general formulas do not apply.
 fn edge(a: f64, x: f64) -> Option<f64> {
     if x == 0.0 {
         return Some(0.0);
@@ -251,12 +252,12 @@ fn edge(a: f64, x: f64) -> Option<f64> {
     x.is_infinite().then_some(1.0)
 }
 
-/// Whether the series converges faster than the fraction.
+/// Whether the series converges faster than the continued fraction.
 fn prefers_series(a: f64, x: f64) -> bool {
     x <= 1.0 || x <= a
 }
 
-/// The regularised lower incomplete gamma function P(a, x).
+/// The regularized lower incomplete gamma function P(a, x).
 pub(crate) fn igamma(a: f64, x: f64) -> f64 {
     edge(a, x).unwrap_or_else(|| {
         if prefers_series(a, x) {
@@ -267,7 +268,7 @@ pub(crate) fn igamma(a: f64, x: f64) -> f64 {
     })
 }
 
-/// The regularised upper incomplete gamma function Q(a, x).
+/// The regularized upper incomplete gamma function Q(a, x).
 pub(crate) fn igammac(a: f64, x: f64) -> f64 {
     if x == 0.0 && !(a > 0.0) {
         return f64::NAN;
@@ -285,7 +286,7 @@ pub(crate) fn igammac(a: f64, x: f64) -> f64 {
 }
 
 fn upper(a: f64, x: f64) -> f64 {
-    // The prefix has Γ(a + 1), the fraction goes with Γ(a).
+    // The prefix contains 1/Γ(a + 1), the fraction needs 1/Γ(a).
     log_prefix(a, x).exp() * a * upper_fraction(a, x).value
 }
 
@@ -303,7 +304,7 @@ pub(crate) fn igamma_grad_a(a: f64, x: f64) -> f64 {
     -prefix * a * (fraction.slope + fraction.value * (x.ln() - digamma(a)))
 }
 
-/// The regularised incomplete beta function.
+/// The regularized incomplete beta function.
 pub(crate) fn betainc(a: f64, b: f64, x: f64) -> f64 {
     if a <= 0.0 || b <= 0.0 {
         return f64::NAN;
@@ -316,7 +317,8 @@ pub(crate) fn betainc(a: f64, b: f64, x: f64) -> f64 {
         return f64::NAN;
     }
     let log_front = a * x.ln() + b * (-x).ln_1p() - log_beta(a, b);
-    // The fraction converges fast on one side of the mean; the other is its mirror image.
+    // The continued fraction converges fast on one side of the mean; the other side follows by
+    // symmetry.
     if x < (a + 1.0) / (a + b + 2.0) {
         log_front.exp() * beta_fraction(a, b, x) / a
     } else {
@@ -330,7 +332,7 @@ fn log_beta(a: f64, b: f64) -> f64 {
     if large < 50.0 {
         return lgamma(a) + lgamma(b) - lgamma(a + b);
     }
-    // ln Γ(large) - ln Γ(large + small), by Stirling's formula, so that nothing cancels.
+    // ln Γ(large) - ln Γ(large + small), by Stirling's formula without cancellation.
     let sum = large + small;
     let difference = stirling_rest(large) - stirling_rest(sum) + small
         - (large - 0.5) * (small / large).ln_1p()

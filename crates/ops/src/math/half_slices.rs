@@ -13,10 +13,12 @@ pub(crate) fn widen(x: &[f16], out: &mut [f32]) {
     unsafe { widen_raw(x.as_ptr(), out.as_mut_ptr(), x.len()) }
 }
 
-/// Widens into memory that need not be initialised.
+/// Widens into memory that need not be initialized.
 ///
 /// # Safety
-/// `x` points to `n` elements and `out` to room for as many, which nobody else touches.
+///
+/// `x` is valid for reading `n` elements and `out` for writing `n` elements, with exclusive access
+/// to `out`.
 pub(crate) unsafe fn widen_raw(x: *const f16, out: *mut f32, n: usize) {
     #[cfg(target_arch = "x86_64")]
     if super::simd::has_avx2() {
@@ -81,8 +83,8 @@ fn narrow_f16c(x: &[f32], out: &mut [f16]) {
     }
 }
 
-/// A loop that widens, applies `Op` and rounds eight elements at a time, where the machine can and
-/// `Op` gives floats.
+/// A loop that widens, applies `Op` and rounds eight elements at a time; `None` if the machine
+/// lacks F16C or `Op` does not return floats.
 pub(crate) fn zip_loop<Op: Binary<f32>>() -> Option<BinaryLoop> {
     #[cfg(target_arch = "x86_64")]
     if Op::Out::DTYPE == DType::Float && Op::IS_SIMD && super::simd::has_avx2() {
@@ -92,8 +94,8 @@ pub(crate) fn zip_loop<Op: Binary<f32>>() -> Option<BinaryLoop> {
 }
 
 /// # Safety
-/// All three point to `n` halves, of which nobody else touches those of `out`; either operand may
-/// be the output. The machine has the instructions, and `Op::Out` is `f32`.
+/// All three pointers are valid for `n` halves, with exclusive access to `out`; either operand may
+/// be the output. The machine has F16C and AVX, and `Op::Out` is `f32`.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn zip_f16c<Op: Binary<f32>>(x: *const u8, y: *const u8, out: *mut u8, n: usize) {

@@ -1,4 +1,4 @@
-//! Pure loops: no graphs, no kernels, no allocation.
+//! Numeric loops over slices, without graphs, kernels or allocation.
 
 pub(crate) mod bessel;
 pub(crate) mod complex;

@@ -17,7 +17,7 @@ pub(crate) trait Real:
     fn ln_1p_at<L: Level>(self) -> Self;
     /// `a * b + c`, rounded once where the level has an instruction for it.
     fn mul_add_at<L: Level>(a: Self, b: Self, c: Self) -> Self;
-    /// The nearest value.
+    /// The nearest value of this type.
     fn of(x: f64) -> Self;
 }
 

@@ -7,7 +7,7 @@ use super::vectorized::vectorized;
 /// Independent accumulators.
 const LANES: usize = 16;
 
-/// Replaces a row by `e^(x - largest)`; returns the sum of that.
+/// Replaces a row by `e^(x - max)`; returns the sum.
 pub(crate) fn exponentials<A: Real>(row: &mut [A]) -> A
 where
     Maximum: Fold<A>,
@@ -15,7 +15,7 @@ where
     exponentials_of(row).1
 }
 
-/// As [`exponentials`]; returns the largest and the sum.
+/// As [`exponentials`]; returns the maximum and the sum.
 pub(crate) fn exponentials_of<A: Real>(row: &mut [A]) -> (A, A)
 where
     Maximum: Fold<A>,
@@ -43,8 +43,8 @@ vectorized! {
 }
 
 vectorized! {
-    /// Replaces rows, which should be short, by their softmax: exponentials are taken of all rows
-    /// at once, whatever the length of one.
+    /// Replaces short rows by their softmax; exponentials are computed over all rows at once, which
+    /// vectorizes for any row length.
     pub(crate) fn softmax_short_rows<L>[A: Real, M: Fold<A>](rows: &mut [A], columns: usize) {
         for row in rows.chunks_exact_mut(columns) {
             let largest = row.iter().fold(M::START, |a, &x| M::merge(a, x));
@@ -65,7 +65,7 @@ vectorized! {
     }
 }
 
-/// Adds the lanes in pairs.
+/// Sums the lanes pairwise.
 #[inline(always)]
 fn total<A: Real>(lanes: &[A; LANES]) -> A {
     let mut lanes = *lanes;
@@ -80,7 +80,7 @@ fn total<A: Real>(lanes: &[A; LANES]) -> A {
 }
 
 vectorized! {
-    /// Multiplies a row.
+    /// Multiplies a row by a factor.
     pub(crate) fn scale<L>[A: Real](row: &mut [A], factor: A) {
         for x in row {
             *x *= factor;
@@ -88,7 +88,7 @@ vectorized! {
     }
 }
 
-/// The largest of a row, and the logarithm of the sum of `e^(x - largest)`.
+/// The maximum of a row, and the logarithm of the sum of `e^(x - max)`.
 pub(crate) fn log_of_sum<A: Real>(row: &[A]) -> (A, A)
 where
     Maximum: Fold<A>,
@@ -124,7 +124,7 @@ where
 }
 
 vectorized! {
-    // Not the sum of the two: `x - largest` is exact near the largest.
+    // Two subtractions: `x - max` is exact near the maximum, `x - (max + log_sum)` is not.
     fn subtract_twice<L>[A: Real](row: &mut [A], a: A, b: A) {
         for x in row {
             *x = (*x - a) - b;

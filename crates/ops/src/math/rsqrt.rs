@@ -1,4 +1,4 @@
-//! Reciprocal square root by the hardware estimate and a Newton step.
+//! Reciprocal square root by the hardware estimate and a Newton iteration.
 
 /// `out[i] = 1 / sqrt(x[i])`; `out` is as long as `x`.
 pub(crate) fn rsqrt(x: &[f32], out: &mut [f32]) {
@@ -17,7 +17,7 @@ fn plain(x: &[f32], out: &mut [f32]) {
     }
 }
 
-/// Twelve bits by estimate, the rest by one of Newton's steps.
+/// The estimate has twelve bits, one Newton iteration gives the rest.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx,avx2,fma")]
 fn rsqrt_avx2(x: &[f32], out: &mut [f32]) {
@@ -33,7 +33,7 @@ fn rsqrt_avx2(x: &[f32], out: &mut [f32]) {
             let guess = _mm256_rsqrt_ps(x);
             let left = _mm256_fnmadd_ps(_mm256_mul_ps(x, guess), guess, one);
             let better = _mm256_fmadd_ps(_mm256_mul_ps(half, guess), left, guess);
-            // Zero and infinity have their answers in the estimate.
+            // For zero and infinity the estimate is exact.
             let is_edge = _mm256_or_ps(
                 _mm256_cmp_ps::<_CMP_EQ_OQ>(x, infinity),
                 _mm256_cmp_ps::<_CMP_EQ_OQ>(

@@ -1,9 +1,9 @@
 //! Loops compiled for several SIMD levels, and the choice among them at run time.
 //!
-//! The binary is built for plain x86-64. A loop that pays for wider registers implements [`Loop`]
-//! and is run by [`run`], which calls a copy of it compiled for the best level this machine has.
-//! All code inside must be `#[inline(always)]`, or it stays at the baseline. Results are the same
-//! at every level, except where [`Level::mul_add`] rounds once instead of twice.
+//! The binary is built for plain x86-64. A loop that gains from wider registers implements [`Loop`]
+//! and is run by [`run`], which calls a copy of it compiled for the best level of this machine. All
+//! code inside must be `#[inline(always)]`, or it is compiled for the baseline. Results are the
+//! same at every level, except where [`Level::mul_add`] rounds once instead of twice.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -13,13 +13,13 @@ pub(crate) trait Level {
     fn mul_add(a: f32, b: f32, c: f32) -> f32;
 }
 
-/// What every machine of the architecture has.
+/// The baseline of the architecture.
 pub(crate) struct Baseline;
 
 impl Level for Baseline {
     #[inline(always)]
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
-        // On x86-64 the fused form would be a library call.
+        // On x86-64 without FMA, `mul_add` would be a library call.
         if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
             a.mul_add(b, c)
         } else {
@@ -42,7 +42,7 @@ impl Level for Avx2 {
 
 /// A loop that is compiled once for each level. `run` must be `#[inline(always)]`.
 pub(crate) trait Loop {
-    /// What it leaves.
+    /// The result.
     type Output;
 
     /// The loop itself.
@@ -77,7 +77,7 @@ const UNKNOWN: u8 = 0;
 const BASELINE: u8 = 1;
 const AVX2: u8 = 2;
 
-/// The best level, looked up once.
+/// The best level, detected once.
 #[inline]
 fn level() -> u8 {
     static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);

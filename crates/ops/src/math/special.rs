@@ -3,7 +3,7 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, FRAC_PI_2, PI, SQRT_2};
 
-/// The number whose error function is `y`.
+/// The inverse error function.
 pub(crate) fn erfinv(y: f64) -> f64 {
     if !(y.abs() <= 1.0) {
         return f64::NAN;
@@ -22,7 +22,7 @@ pub(crate) fn erfinv(y: f64) -> f64 {
     if y == 0.0 { y } else { x }
 }
 
-/// The number below which a standard normal one lies with probability `p`.
+/// The inverse of the standard normal cumulative distribution function.
 pub(crate) fn ndtri(p: f64) -> f64 {
     if !(0.0..=1.0).contains(&p) {
         return f64::NAN;
@@ -36,13 +36,13 @@ pub(crate) fn ndtri(p: f64) -> f64 {
     if p <= 0.5 { ndtri_of_tail(p) } else { -ndtri_of_tail(1.0 - p) }
 }
 
-/// Winitzki's approximation of √2 erfinv(y), good to a few parts in a thousand, from y² and
-/// y² - 1 less one: near 1 the caller knows 1 - y² better than y tells.
+/// Winitzki's approximation of √2 erfinv(y), with a relative error of a few thousandths, from y²
+/// and -y², each as exact as the caller has it.
 fn first_guess(square: f64, minus_square: f64) -> f64 {
     const A: f64 = 0.147;
     let log = if square < 0.5 { minus_square.ln_1p() } else { (1.0 + minus_square).ln() };
     let middle = 2.0 / (PI * A) + log / 2.0;
-    // The difference of a root and its leading part, in the form that does not cancel.
+    // The difference of a root and its leading term, in the form without cancellation.
     let root = (middle * middle - log / A).sqrt();
     let result = if middle > 0.0 { (-log / A) / (root + middle) } else { root - middle };
     SQRT_2 * result.sqrt()
@@ -54,7 +54,7 @@ fn ndtri_of_tail(p: f64) -> f64 {
     let rest = 4.0 * p * (1.0 - p);
     let mut x = -first_guess(1.0 - rest, rest - 1.0);
     if rest < 0.1 {
-        // The difference above has lost digits; the logarithm has not.
+        // The difference above has lost digits, the logarithm has not.
         x = -tail_guess(rest.ln());
     }
     for _ in 0..4 {
@@ -121,7 +121,7 @@ pub(crate) fn spence(x: f64) -> f64 {
     if x < 0.5 {
         return PI * PI / 6.0 - x.ln() * (-x).ln_1p() - dilogarithm_by_log(-(-x).ln_1p());
     }
-    // Near one the logarithm is best taken of the difference.
+    // Near one, the logarithm of the difference has more digits.
     dilogarithm_by_log(-(x - 1.0).ln_1p())
 }
 
@@ -182,7 +182,7 @@ pub(crate) fn expint(x: f64) -> f64 {
     half * ((1.0 + sum) / x) * half
 }
 
-/// Fresnel's integrals of sin and cos of πt²/2.
+/// The Fresnel integrals of sin and cos of πt²/2.
 pub(crate) fn fresnel(x: f64) -> (f64, f64) {
     let magnitude = x.abs();
     let (sine, cosine) = if x.is_nan() {
@@ -199,7 +199,7 @@ pub(crate) fn fresnel(x: f64) -> (f64, f64) {
 
 fn fresnel_series(x: f64) -> (f64, f64) {
     let square = FRAC_PI_2 * x * x;
-    // Terms i^n (πx²/2)^n / n! over 2n + 1, real ones for the cosine.
+    // Terms i^n (πx²/2)^n / n! over 2n + 1; the real ones are for the cosine.
     let (mut term, mut sums, mut n) = (x, [x, 0.0, 0.0, 0.0], 1usize);
     while n < 60 {
         term *= square / n as f64;
@@ -233,7 +233,7 @@ fn fresnel_fraction(x: f64) -> (f64, f64) {
         }
     }
     h *= Complex64::new(x, -x);
-    // The angle πx²/2, with whole turns taken off x² exactly.
+    // The angle πx²/2, with whole turns subtracted exactly from x².
     let (high, low) = (x * x, x.mul_add(x, -(x * x)));
     let angle = FRAC_PI_2 * (high % 4.0 + low);
     let rotation = Complex64::new(angle.cos(), angle.sin());

@@ -1,20 +1,20 @@
 //! Blocked transposition: tiles are transposed in registers, in an order that uses each cache line
-//! of either side while it is cached.
+//! of both sides while it is cached.
 
 /// A tile of a transposition: `target[r * target_stride + c] = source[r + c * source_stride]` for
 /// `r` below `height` and `c` below `width`.
 pub(crate) struct Tile<C> {
-    /// First cell of the source; neighbours along `r` follow each other.
+    /// First cell of the source; cells along `r` are contiguous.
     pub(crate) source: *const C,
-    /// Distance of neighbours along `c` in the source.
+    /// Distance between cells along `c` in the source.
     pub(crate) source_stride: isize,
-    /// First cell of the target; neighbours along `c` follow each other.
+    /// First cell of the target; cells along `c` are contiguous.
     pub(crate) target: *mut C,
-    /// Distance of neighbours along `r` in the target.
+    /// Distance between cells along `r` in the target.
     pub(crate) target_stride: usize,
-    /// Number of `r`.
+    /// Bound of `r`.
     pub(crate) height: usize,
-    /// Number of `c`.
+    /// Bound of `c`.
     pub(crate) width: usize,
 }
 
@@ -27,12 +27,13 @@ impl<C> Clone for Tile<C> {
 impl<C> Copy for Tile<C> {}
 
 impl<C: Clone> Tile<C> {
-    /// Transposes. `streams` says that the target is too large for any cache, so that writing
-    /// around the caches pays.
+    /// Transposes. `streams` says that the target is too large for any cache, so non-temporal
+    /// stores pay.
     ///
     /// # Safety
-    /// Every cell so reached must be valid, for reading in the source and for writing in the
-    /// target, and nobody else may access those of the target meanwhile.
+    ///
+    /// All cells of the tile must be valid, for reading in the source and for writing in the
+    /// target, with exclusive access to the target.
     pub(crate) unsafe fn run(self, streams: bool) {
         let _ = streams;
         #[cfg(target_arch = "x86_64")]
@@ -79,6 +80,7 @@ impl<C: Clone> Tile<C> {
     /// Copies a part, cell by cell.
     ///
     /// # Safety
+    ///
     /// As for [`Tile::run`].
     unsafe fn cells(&self, rows: std::ops::Range<usize>, columns: std::ops::Range<usize>) {
         for r in rows {
@@ -89,7 +91,7 @@ impl<C: Clone> Tile<C> {
         }
     }
 
-    /// A tile of few columns: colours of a picture gathered from their planes.
+    /// A tile of few columns, such as image channels gathered from planes.
     ///
     /// # Safety
     /// As for [`Tile::run`]; `W` is the width.
@@ -102,7 +104,7 @@ impl<C: Clone> Tile<C> {
         }
     }
 
-    /// A tile of few rows: colours of a picture spread to their planes.
+    /// A tile of few rows, such as image channels split into planes.
     ///
     /// # Safety
     /// As for [`Tile::run`]; `H` is the height.
@@ -122,7 +124,7 @@ mod x86 {
 
     use super::Tile;
 
-    /// Transposes if there is a block for cells of this size.
+    /// Transposes by blocks if there is a [`Block`] for cells of this size.
     pub(super) fn run<C: Clone>(tile: Tile<C>, streams: bool) -> bool {
         if tile.height < 4 || tile.width < 4 {
             return false;
@@ -155,7 +157,7 @@ mod x86 {
         }
     }
 
-    /// A square of cells that is turned in registers. Cells need no alignment.
+    /// A square of cells that is transposed in registers. Cells need no alignment.
     trait Block<T> {
         /// Cells along each side.
         const SIDE: usize;
@@ -170,8 +172,8 @@ mod x86 {
         );
     }
 
-    /// Turns a tile block by block: two blocks along the target's rows, so that cache lines are
-    /// written whole, before it goes on to the next rows.
+    /// Transposes a tile block by block: two blocks along the target's rows, so that cache lines
+    /// are written whole, before the next rows.
     ///
     /// # Safety
     /// As for [`Tile::run`] and [`Block::turn`].
@@ -197,7 +199,7 @@ mod x86 {
         }
     }
 
-    /// Copies what the blocks leave over.
+    /// Copies the cells that do not fill a block.
     ///
     /// # Safety
     /// As for [`Tile::run`].
@@ -234,7 +236,7 @@ mod x86 {
     #[repr(align(64))]
     struct Lines([u32; 8 * LINE]);
 
-    /// Writes whole cache lines past the caches, which spares reading them first.
+    /// Writes whole cache lines with non-temporal stores, which avoids reading them first.
     ///
     /// # Safety
     /// As for [`Tile::run`]; the machine must have AVX.
@@ -268,7 +270,7 @@ mod x86 {
                 }
             }
         }
-        // What was streamed must be visible before other threads are told that the work is done.
+        // The streamed stores must be visible before other threads learn that the work is done.
         _mm_sfence();
     }
 
@@ -363,7 +365,7 @@ mod x86 {
             // SAFETY: the caller's promise: eight rows of eight cells on either side.
             unsafe {
                 let row = |i: usize| _mm_loadu_si128(source.offset(i as isize * stride).cast());
-                // Three rounds of the same shuffle bring every cell to its place.
+                // Three rounds of the same shuffle transpose the block.
                 let mut rows: [__m128i; 8] = std::array::from_fn(row);
                 for _ in 0..3 {
                     rows = std::array::from_fn(|i| {
@@ -416,7 +418,7 @@ mod x86 {
 mod tests {
     use super::*;
 
-    /// Turns a matrix of distinct numbers both ways and looks at every cell.
+    /// Transposes a matrix of distinct numbers both ways and checks every cell.
     fn check<C: Clone + PartialEq + std::fmt::Debug>(number: impl Fn(usize) -> C) {
         for (height, width) in
             [(1, 1), (3, 5), (4, 9), (8, 8), (9, 2), (16, 32), (17, 35), (64, 16)]

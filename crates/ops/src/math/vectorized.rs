@@ -1,11 +1,12 @@
-//! Functions compiled twice: for what every x86-64 has, and for AVX2.
+//! Functions compiled twice: for the x86-64 baseline and for AVX2.
 
-/// Defines a function whose loops are compiled for AVX2 too, and run so where the machine has it.
+/// Defines a function whose loops are also compiled for AVX2; that version runs where the machine
+/// has AVX2.
 ///
 /// `vectorized! { pub(crate) fn f<L>[A: Trait](x: &[A]) -> A { body } }` expands to a function `f`
-/// that calls one of two inner functions of the same body, of which one has the AVX2 instructions
-/// enabled. `L` is the level, for functions that are generic in it. What the body calls must be
-/// `#[inline(always)]` to take part.
+/// that calls one of two inner functions with the same body, one of which has AVX2 enabled. `L` is
+/// the level, for functions that are generic in it. Functions called by the body must be
+/// `#[inline(always)]` to be compiled for AVX2.
 macro_rules! vectorized {
     ($(#[$doc:meta])* $vis:vis fn $name:ident<$level:ident> $([$($g:ident: $($bound:path)|+),+])?
         ($($arg:ident: $t:ty),* $(,)?) $(-> $r:ty)? $body:block) => {

@@ -6,20 +6,20 @@ use thalweg_tensor::Element;
 
 use super::vectorized::vectorized;
 
-/// Elements that one call of [`Widen::with_wide`] takes at most, where they are converted.
+/// Maximum elements per call of [`Widen::with_wide`] where they are converted.
 const CHUNK: usize = 2048;
 
-/// An element type with the type that sums and products of it are kept in.
+/// An element type with the type in which its sums and products are computed.
 pub(crate) trait Widen: Element {
     /// The wider type.
     type Wide: Element;
-    /// Elements that [`Widen::with_wide`] takes at most.
+    /// Maximum elements per call of [`Widen::with_wide`].
     const CHUNK: usize;
 
     /// Calls `work` on the elements in the wider type; there are at most `CHUNK`.
     fn with_wide<R>(x: &[Self], work: impl FnOnce(&[Self::Wide]) -> R) -> R;
 
-    /// Calls `work` on the elements in the wider type, then takes over what it left; there are at
+    /// Calls `work` on the elements in the wider type, then rounds its changes back; there are at
     /// most `CHUNK`.
     fn with_wide_mut(x: &mut [Self], work: impl FnOnce(&mut [Self::Wide]));
 
@@ -114,7 +114,7 @@ vectorized! {
     fn narrow_bf16<L>(x: &[f32], out: &mut [bf16]) {
         for (out, &x) in out.iter_mut().zip(x) {
             let bits = x.to_bits();
-            // Half an ulp, less one if the kept part is even: ties go to even.
+            // Half an ulp, less one if the kept part is even: rounds ties to even.
             let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
             let kept = if x.is_nan() { (bits >> 16) | 0x40 } else { rounded };
             *out = bf16::from_bits(kept as u16);

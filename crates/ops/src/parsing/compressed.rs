@@ -10,10 +10,10 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[KernelSpec { op: "DecodeCompressed", create: decode_compressed, ..KernelSpec::CPU }],
 };
 
-/// Bytes asked for at a time while a string grows.
+/// Bytes of output per call of the decompressor.
 const STEP_BYTES: usize = 64 << 10;
 
-/// The window of the largest streams, in bits.
+/// Maximum window size of zlib and gzip, in bits.
 const WINDOW_BITS: u8 = 15;
 
 fn decode_compressed(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -43,8 +43,9 @@ fn decode_compressed(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The stream's content; what a stream that ends too early gave so far is kept, as TensorFlow does.
-/// A few bytes can stand for gigabytes: `may_grow` is asked before the content takes more memory.
+/// Decompresses a stream. As in TensorFlow, a truncated stream gives its decompressed part. The
+/// output may be far larger than the input: `may_grow` is called before the content takes more
+/// memory.
 fn inflate(
     source: &[u8],
     is_gzip: bool,
@@ -57,7 +58,7 @@ fn inflate(
     let mut content: Vec<u8> = Vec::new();
     let (mut stream, mut rest) = (start(), source);
     loop {
-        // A vector that grows doubles, and both copies exist for a moment.
+        // A growing vector doubles, and both copies exist for a moment.
         may_grow(3 * content.len() + STEP_BYTES)?;
         content
             .try_reserve(STEP_BYTES)
@@ -69,7 +70,7 @@ fn inflate(
         let read = (stream.total_in() - before) as usize;
         rest = &rest[read..];
         match status {
-            // Gzip files may be joined end to end; what follows a zlib stream is nothing of ours.
+            // Gzip members may be concatenated; bytes after a zlib stream are ignored.
             Status::StreamEnd if is_gzip && !rest.is_empty() => stream = start(),
             Status::StreamEnd => break,
             _ if read == 0 && content.len() == length => break,

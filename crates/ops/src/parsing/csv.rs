@@ -41,12 +41,12 @@ fn one_per_record(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What the attrs say of the records.
+/// Options from the attrs.
 struct Format {
     delimiter: u8,
     quotes: bool,
     missing: Bytes,
-    /// The columns that are wanted, ascending; empty for all.
+    /// Selected columns, ascending; empty for all.
     columns: Vec<usize>,
     types: Vec<DType>,
 }
@@ -79,11 +79,11 @@ impl Format {
         Ok(Format { delimiter, quotes, missing, columns, types })
     }
 
-    /// The wanted fields of one record, appended to `fields`.
+    /// Appends the selected fields of one record to `fields`.
     fn split(&self, record: &Bytes, fields: &mut Vec<Field>) -> Result<()> {
         let (mut at, mut column) = (0, 0);
         while at < record.len() {
-            // Line ends before a field belong to nothing.
+            // Line ends before a field are skipped.
             if matches!(record[at], b'\n' | b'\r') {
                 at += 1;
                 continue;
@@ -110,7 +110,7 @@ impl Format {
         self.columns.is_empty() || self.columns.get(found) == Some(&column)
     }
 
-    /// The field that begins at `start`, and where the next begins.
+    /// The unquoted field that begins at `start`, and the start of the next field.
     fn unquoted(&self, record: &Bytes, start: usize) -> Result<(Field, usize)> {
         let rest = &record[start..];
         let length = rest.iter().position(|&b| b == self.delimiter).unwrap_or(rest.len());
@@ -124,7 +124,7 @@ impl Format {
         Ok((field, start + length + 1))
     }
 
-    /// As `unquoted`; `start` lies behind the opening quote.
+    /// As `unquoted`; `start` is after the opening quote.
     fn quoted(&self, record: &Bytes, start: usize) -> Result<(Field, usize)> {
         let (mut at, mut has_quotes) = (start, false);
         loop {
@@ -152,17 +152,17 @@ impl Format {
     }
 }
 
-/// Where a field lies in its record.
+/// Position of a field in its record.
 #[derive(Clone, Copy, Default)]
 struct Field {
     start: usize,
     end: usize,
-    /// Whether doubled quotes inside stand for single ones.
+    /// Whether the field contains doubled quotes, which stand for single ones.
     has_quotes: bool,
 }
 
 impl Field {
-    /// The bytes that the field stands for.
+    /// The unescaped bytes of the field.
     fn text(self, record: &Bytes) -> Cow<'_, [u8]> {
         let raw = &record[self.start..self.end];
         if !self.has_quotes {
@@ -179,7 +179,7 @@ impl Field {
         text.into()
     }
 
-    /// As `text`, as a string of its own or a part of the record.
+    /// As `text`, as a new string or a slice of the record.
     fn string(self, record: &Bytes, budget: &Arc<Budget>) -> Result<Bytes> {
         match self.text(record) {
             Cow::Borrowed(_) => part(record, self.start..self.end, budget),
@@ -255,7 +255,7 @@ fn decode_record(
     Ok(())
 }
 
-/// An output, of which several threads write different records, and its default.
+/// An output, whose records are written by several threads, and its default value.
 enum Column<'a> {
     Float(Disjoint<'a, f32>, Option<f32>),
     Double(Disjoint<'a, f64>, Option<f64>),
@@ -291,7 +291,7 @@ impl<'a> Column<'a> {
         })
     }
 
-    /// Whether the text is a value of this type, which then becomes record `r`'s.
+    /// Parses the text as the value of record `r`; returns false if it is not a value of this type.
     fn put(&self, r: usize, text: &[u8], string: impl FnOnce() -> Result<Bytes>) -> Result<bool> {
         Ok(match self {
             Column::Float(output, _) => store(output, r, f32::from_text(trimmed(text))),
@@ -302,7 +302,7 @@ impl<'a> Column<'a> {
         })
     }
 
-    /// Whether there is a default, which then becomes record `r`'s.
+    /// Sets record `r` to the default; returns false if there is none.
     fn put_default(&self, r: usize) -> bool {
         match self {
             Column::Float(output, default) => store(output, r, *default),

@@ -35,7 +35,7 @@ const V1: AttrNames = AttrNames {
 const V2: AttrNames =
     AttrNames { ragged: "ragged_value_types", splits: "ragged_split_types", ..V1 };
 
-/// `kind`: 0 takes one example, 1 a vector of them, 2 either.
+/// `kind`: 0 accepts one example, 1 a vector of examples, 2 either.
 fn batch_shapes(c: &mut ShapeContext<'_>, names: &AttrNames, kind: usize) -> Result<()> {
     let forms = Forms::new(&c.attrs(), names)?;
     let batch = match kind {
@@ -50,8 +50,7 @@ fn batch_shapes(c: &mut ShapeContext<'_>, names: &AttrNames, kind: usize) -> Res
     set_shapes(c, &forms, names, &batch, 0)
 }
 
-/// Sets the shapes of the outputs that [`parse`] makes, from `first` on, for examples of shape
-/// `batch`.
+/// Sets the shapes of the outputs of [`parse`], from `first` on, for examples of shape `batch`.
 pub(super) fn set_shapes(
     c: &mut ShapeContext<'_>,
     forms: &Forms,
@@ -139,7 +138,7 @@ fn parse_single_example(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Parses batches of examples without a node of their own, for a dataset's.
+/// Parses batches of examples for `ParseExampleDataset`.
 pub(crate) struct ExampleParser {
     node: Node,
     forms: Forms,
@@ -148,7 +147,7 @@ pub(crate) struct ExampleParser {
 }
 
 impl ExampleParser {
-    /// What the attrs of a dataset's node want.
+    /// Options from the attrs of the dataset's node.
     pub(crate) fn new(init: &KernelInit<'_>) -> Result<ExampleParser> {
         let attrs = init.attrs();
         let has_ragged = attrs.get("ragged_keys").is_some();
@@ -168,17 +167,17 @@ impl ExampleParser {
         Ok(ExampleParser { node: init.node.clone(), forms, wanted, dtypes })
     }
 
-    /// How many features are sparse, dense and ragged.
+    /// Numbers of sparse, dense and ragged features.
     pub(crate) fn counts(&self) -> [usize; 3] {
         [self.forms.sparse.len(), self.forms.dense.len(), self.forms.ragged.len()]
     }
 
-    /// The key of feature `i`; sparse ones come first, then dense ones, then ragged ones.
+    /// The key of feature `i`; sparse features come first, then dense ones, then ragged ones.
     pub(crate) fn key(&self, i: usize) -> &Bytes {
         &self.wanted[i].key
     }
 
-    /// Whether these can be the defaults of the dense features.
+    /// Checks the default values of the dense features.
     pub(crate) fn check_defaults(&self, defaults: &[Tensor]) -> Result<()> {
         let dense = self.forms.dense.iter().zip(&self.wanted[self.forms.sparse.len()..]);
         dense
@@ -194,7 +193,7 @@ impl ExampleParser {
         defaults: &[Tensor],
         step: &Arc<StepContext>,
     ) -> Result<Vec<Tensor>> {
-        // A single example is a batch of one.
+        // A scalar is a batch of one example.
         let examples = Shape::new(&[serialized.num_elements()])?;
         let serialized = serialized.reshaped(examples)?;
         let batch = Batch::new(&serialized, &[], &[1])?;
@@ -246,7 +245,8 @@ mod tests {
         vector(&items.iter().map(|&s| Bytes::from_static(s.as_bytes())).collect::<Vec<_>>())
     }
 
-    /// Wants int64 features: the names of sparse, dense (with a shape and default) and ragged ones.
+    /// A node that parses int64 features: the names of sparse, dense (with a shape and default) and
+    /// ragged ones.
     fn node(
         serialized: Tensor,
         sparse: &[&'static str],

@@ -15,7 +15,7 @@ use thalweg_tensor::{Budget, Bytes, DType, Result, Tensor, bail, copy_string, en
 use crate::split::{Disjoint, for_each_rows};
 use crate::strings::text::{FirstError, part};
 
-/// A list of values that was found: its bytes, and how many values they hold.
+/// A list of values found in a message: its bytes, and its number of values.
 #[derive(Clone, Copy, Default)]
 pub(super) struct List<'a> {
     /// The content of a `BytesList`, `FloatList` or `Int64List`.
@@ -24,21 +24,21 @@ pub(super) struct List<'a> {
     pub(super) is_present: bool,
 }
 
-/// A feature that is wanted: its name and the type that it must have.
+/// A requested feature: its name and its required dtype.
 #[derive(Clone)]
 pub(super) struct Wanted {
     pub(super) key: Bytes,
     pub(super) dtype: DType,
 }
 
-/// Finds the positions of the features that go by a key.
+/// Maps keys to the indices of the requested features.
 pub(super) struct Index<'a> {
     wanted: &'a [Wanted],
-    /// Empty where there are few: then looking at each is faster.
+    /// Empty for few features, for which a linear search is faster.
     by_key: FxHashMap<&'a [u8], SmallVec<[usize; 2]>>,
 }
 
-/// Features beyond which looking at each takes longer than a hash.
+/// Number of features up to which a linear search is faster than hashing.
 const FEW: usize = 8;
 
 pub(super) fn index(wanted: &[Wanted]) -> Index<'_> {
@@ -52,7 +52,7 @@ pub(super) fn index(wanted: &[Wanted]) -> Index<'_> {
 }
 
 impl Index<'_> {
-    /// Calls `each` with the position of every feature that goes by `key`.
+    /// Calls `each` with the index of every requested feature of name `key`.
     #[inline]
     pub(super) fn for_each(&self, key: &[u8], mut each: impl FnMut(usize)) {
         if self.wanted.len() > FEW {
@@ -67,7 +67,7 @@ impl Index<'_> {
     }
 }
 
-/// What to call an example in an error.
+/// Names of the examples for error messages.
 pub(super) struct Names<'a>(pub(super) &'a [Bytes]);
 
 impl Names<'_> {
@@ -79,7 +79,8 @@ impl Names<'_> {
     }
 }
 
-/// The wanted lists of every example: those of example `i` are the `i`th row of `wanted.len()`.
+/// The requested lists of every example: those of example `i` are the `i`th row of `wanted.len()`
+/// entries.
 pub(super) fn find<'a>(
     ctx: &KernelContext<'_>,
     examples: &'a [Bytes],
@@ -101,7 +102,7 @@ pub(super) fn find<'a>(
     Ok(found)
 }
 
-/// A table of empty entries, within the session's memory.
+/// A table of empty entries, charged to the session.
 pub(super) fn table<T: Clone + Default>(
     ctx: &KernelContext<'_>,
     rows: usize,
@@ -124,7 +125,7 @@ fn find_one<'a>(
     row: &mut [List<'a>],
 ) -> Result<()> {
     for_each_entry(example, 1, |key, feature| {
-        // Of several features of one name the last counts, as in any map of a message.
+        // For duplicate keys the last entry applies, as in any protobuf map.
         index.for_each(key, |i| row[i] = List { body: feature, count: 0, is_present: true });
         Ok(())
     })?;
@@ -183,7 +184,7 @@ fn read_entry(entry: &[u8]) -> Result<(&[u8], &[u8])> {
     }
 }
 
-/// The list in a `Feature`, which must have this type; an empty feature is as good as none.
+/// The list in a `Feature`, which must have this dtype; an empty feature counts as missing.
 pub(super) fn read_list(feature: &[u8], dtype: DType) -> Result<List<'_>> {
     let Some(field) = Fields::new(feature).next() else { return Ok(List::default()) };
     let (number, content) = field?;
@@ -212,13 +213,13 @@ pub(super) fn read_list(feature: &[u8], dtype: DType) -> Result<List<'_>> {
     Ok(List { body, count, is_present: true })
 }
 
-/// Counts the values of a list, which are fields of their own, or packed into few.
+/// Counts the values of a list, packed or not.
 fn count_values(
     body: &[u8],
     own_field: usize,
     in_packed: fn(&[u8]) -> Result<usize>,
 ) -> Result<usize> {
-    // The first key says in which form the list is; a list has one.
+    // The first tag determines the encoding; a list uses one encoding only.
     let Some(&first) = body.first() else { return Ok(0) };
     let mut count = 0;
     if first == PACKED && own_field != 0 {
@@ -239,20 +240,20 @@ fn count_values(
     Ok(count)
 }
 
-/// Key of field 1 when it holds bytes.
+/// Tag of field 1 with length-delimited content.
 const PACKED: u8 = 0x0a;
 
 fn not_a_list() -> thalweg_tensor::Error {
     err!(InvalidArgument, "Can't parse serialized Example: a list holds something else")
 }
 
-/// An element type that examples can hold.
+/// Element types of features.
 pub(super) trait Value: Clone + Send + Sync {
-    /// Decodes a list of as many values as `out` has room for; `source` holds its bytes.
+    /// Decodes a list of `out.len()` values from `body`; strings are slices of `source`.
     fn decode(body: &[u8], source: &Bytes, budget: &Arc<Budget>, out: &mut [Self]) -> Result<()>;
     /// The elements of a tensor.
     fn elements(tensor: &Tensor) -> Result<&[Self]>;
-    /// The elements of a tensor, for writing.
+    /// Mutable elements of a tensor.
     fn elements_mut(tensor: &mut Tensor) -> Result<&mut [Self]>;
 }
 
@@ -316,7 +317,7 @@ impl Value for Bytes {
         let mut slots = out.iter_mut();
         for field in Fields::new(body) {
             let Content::Bytes(value) = field?.1 else { return Err(not_a_list()) };
-            // Empty values may lie anywhere; the others lie within the source.
+            // Empty values may point anywhere; others are slices of the source.
             let start = value.as_ptr().addr().wrapping_sub(source.as_ptr().addr());
             let is_inside = start.checked_add(value.len()).is_some_and(|end| end <= source.len());
             put(
@@ -426,7 +427,7 @@ mod tests {
         ] {
             assert_eq!(code(read(feature, dtype)), Some(Code::InvalidArgument), "{feature:?}");
         }
-        // A number that does not end is met when it is decoded.
+        // An unterminated varint is detected when it is decoded.
         let endless = [&[0x0a, 12][..], &[0xff; 11], &[1]].concat();
         let decode =
             |body: &[u8], out: &mut [i64]| i64::decode(body, &Bytes::new(), &Budget::new(0), out);

@@ -1,8 +1,8 @@
 //! `DecodeJSONExample`: JSON examples to serialized messages.
 //!
-//! The syntax is protobuf's, which is more forgiving than JSON's: quotes of either kind, keys
-//! without any, a comma before a closing bracket. Values are written as they are read, so features
-//! keep the order of the text.
+//! The syntax is that of protobuf's JSON parser, which accepts more than JSON: quotes of either
+//! kind, unquoted keys, a comma before a closing bracket. Values are encoded as they are read, so
+//! features keep the order of the text.
 
 use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
@@ -21,7 +21,7 @@ fn decode_json(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let mut output = ctx.zeros(input.dtype(), input.shape().clone())?;
         for (target, text) in output.strings_mut()?.iter_mut().zip(input.strings()?) {
             ctx.check_cancelled()?;
-            // A message is never longer than its text, but for what wraps each value.
+            // The message is at most as long as the text, except for the wrapping of each value.
             ctx.budget().check(text.len().saturating_mul(4))?;
             *target = charge_string(example(text)?, ctx.budget())?;
         }
@@ -29,7 +29,7 @@ fn decode_json(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The message that a text describes.
+/// The serialized message for a JSON text.
 fn example(text: &[u8]) -> Result<Vec<u8>> {
     let mut reader = Reader { text, at: 0 };
     let mut message = Vec::new();
@@ -127,7 +127,7 @@ fn push_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Bytes in base64, of either alphabet, with or without padding.
+/// Decodes base64 of either alphabet, with or without padding.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let padding = text.iter().rev().take_while(|&&b| b == b'=').count();
     let digits = &text[..text.len() - padding];
@@ -154,8 +154,7 @@ fn base64(text: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads a text from its start to its end. Objects nest as deep as the callers above, never as deep
-/// as the text says.
+/// A parser. The recursion depth is that of the message types, independent of the text.
 struct Reader<'a> {
     text: &'a [u8],
     at: usize,
@@ -197,7 +196,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether `null` stands here, which is then read.
+    /// Consumes `null` if it is next.
     fn null(&mut self) -> bool {
         self.spaces();
         let is_null = self.text[self.at..].starts_with(b"null");
@@ -205,7 +204,7 @@ impl Reader<'_> {
         is_null
     }
 
-    /// An object: `each` reads the value of every key.
+    /// Parses an object: `each` reads the value of every key.
     fn object(&mut self, each: &mut dyn FnMut(&mut Self, &[u8]) -> Result<()>) -> Result<()> {
         self.expect(b'{')?;
         while !self.eat(b'}') {
@@ -219,7 +218,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A message in field `number`; `null` is no message.
+    /// Parses a message into field `number`; `null` means no message.
     fn message(
         &mut self,
         number: u32,
@@ -235,12 +234,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A list of values, or one value that stands for a list; lists within it are part of it.
+    /// Parses a list of values, or a single value as a list; nested lists are flattened.
     fn values(&mut self, out: &mut Vec<u8>, value: ValueFn) -> Result<()> {
         if self.null() {
             return Ok(());
         }
-        // How many brackets are open: as good as a stack, since brackets are all alike.
+        // Number of open brackets, which are all of one kind, so no stack is needed.
         let mut depth = 0;
         loop {
             if self.eat(b'[') {
@@ -340,7 +339,7 @@ impl Reader<'_> {
         value.ok_or_else(|| self.error("four hexadecimal digits were expected"))
     }
 
-    /// The text of a number, in quotes or as JSON writes it.
+    /// The text of a number, quoted or not.
     fn number(&mut self) -> Result<Vec<u8>> {
         if matches!(self.peek(), Some(b'"' | b'\'')) {
             return self.string();
@@ -348,7 +347,7 @@ impl Reader<'_> {
         let is_part = |b: &&u8| matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
         let length = self.text[self.at..].iter().take_while(is_part).count();
         let text = self.text[self.at..self.at + length].to_vec();
-        // JSON has no signs but minus, no leading zeroes, and digits before a point.
+        // JSON numbers have no plus sign, no leading zeros, and digits before a decimal point.
         let digits = text.strip_prefix(b"-").unwrap_or(&text);
         let is_json = match digits {
             [b'0', next, ..] => !next.is_ascii_digit(),
@@ -364,7 +363,7 @@ impl Reader<'_> {
 
     fn float(&mut self) -> Result<f32> {
         let text = self.number()?;
-        // What is infinite says so; what is merely too large is a mistake.
+        // Infinity must be written as a word; a number out of range is an error.
         let is_word = text.iter().any(|b| matches!(b, b'n' | b'N'));
         let value = f32::from_text(trimmed(&text)).filter(|x| x.is_finite() || is_word);
         value.ok_or_else(|| self.error("a number that is no float"))
@@ -375,7 +374,7 @@ impl Reader<'_> {
         if let Some(value) = i64::from_text(trimmed(&text)) {
             return Ok(value);
         }
-        // 1.0 and 1e2 are whole numbers, too; the limits are exact in f64.
+        // 1.0 and 1e2 are integers, too; the limits are exact in f64.
         match f64::from_text(trimmed(&text)) {
             Some(x)
                 if x.fract() == 0.0

@@ -15,7 +15,7 @@ pub(crate) mod wav;
 use thalweg_kernel::KernelContext;
 use thalweg_tensor::{Bytes, Result, Shape, Tensor, charge_string, ensure};
 
-/// The one string in input `i`, called `name`, which must be a scalar.
+/// The scalar string in input `i`, called `name`.
 pub(crate) fn scalar_string(ctx: &KernelContext<'_>, i: usize, name: &str) -> Result<Bytes> {
     let tensor = ctx.input(i)?;
     ensure!(
@@ -36,7 +36,7 @@ pub(crate) fn set_scalar_string(
     ctx.set_output(i, Tensor::scalar_string(charge_string(value, ctx.budget())?))
 }
 
-/// The sizes of `shape` with one more at the end.
+/// The sizes of `shape` followed by `size`.
 pub(crate) fn with_last(shape: &Shape, size: usize) -> Result<Shape> {
     let mut dims = shape.dims().to_vec();
     dims.push(size);

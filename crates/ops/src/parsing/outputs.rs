@@ -6,14 +6,14 @@ use thalweg_tensor::{Bytes, DType, PartialShape, Result, Shape, Tensor, bail, en
 
 use super::features::{List, Names, Value, Wanted, fill, find, offsets};
 
-/// The shape of a feature that becomes a dense tensor.
+/// The shape of a dense feature.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    /// Sizes; without the first if that varies.
+    /// Sizes, without the first if it is variable.
     dims: Vec<usize>,
-    /// Whether the first size is as large as the longest list needs.
+    /// Whether the first size is that of the longest list in the batch.
     pub(super) is_variable: bool,
-    /// Elements of a row, or of one step of a variable one.
+    /// Elements of a row, or of one step of a variable row.
     pub(super) stride: usize,
 }
 
@@ -56,7 +56,8 @@ impl Row {
         Shape::new(&dims)
     }
 
-    /// A default is one element for a variable row, the whole row or nothing for a fixed one.
+    /// The default must have one element for a variable row, and the whole row or no element for a
+    /// fixed one.
     pub(super) fn check_default(&self, key: &Bytes, default: &Tensor) -> Result<()> {
         let elements = default.num_elements();
         let key = || String::from_utf8_lossy(key);
@@ -82,17 +83,17 @@ impl Row {
     }
 }
 
-/// Which features are wanted in which form.
+/// The features of each form: sparse, dense and ragged.
 #[derive(Clone, Default)]
 pub(super) struct Forms {
     pub(super) sparse: Vec<DType>,
     pub(super) dense: Vec<(DType, Row)>,
-    /// Types of the values and of the splits.
+    /// Dtypes of values and of row splits.
     pub(super) ragged: Vec<(DType, DType)>,
 }
 
 impl Forms {
-    /// The attrs that hold the types: of sparse, dense and ragged values, shapes, and splits.
+    /// Reads the attrs with the dtypes of sparse, dense and ragged values, shapes, and row splits.
     pub(super) fn new(attrs: &NodeAttrs<'_>, names: &AttrNames) -> Result<Forms> {
         let dtypes = |name: &str| if name.is_empty() { Ok(Vec::new()) } else { attrs.dtypes(name) };
         let dense = dtypes(names.dense)?;
@@ -121,7 +122,7 @@ impl Forms {
         })
     }
 
-    /// Joins the types with keys: those of sparse, dense and ragged features.
+    /// Pairs the dtypes with the keys of sparse, dense and ragged features.
     pub(super) fn wanted(
         &self,
         sparse: &[Bytes],
@@ -141,13 +142,13 @@ impl Forms {
         Ok(keys.zip(types).map(|(key, &dtype)| Wanted { key: key.clone(), dtype }).collect())
     }
 
-    /// Number of outputs that these features become.
+    /// Number of outputs for these features.
     pub(super) fn num_outputs(&self) -> usize {
         3 * self.sparse.len() + self.dense.len() + 2 * self.ragged.len()
     }
 }
 
-/// What an op calls the attrs of [`Forms`]; empty where it has none.
+/// The names of an op's attrs for [`Forms`]; empty if it has none.
 pub(super) struct AttrNames {
     pub(super) sparse: &'static str,
     pub(super) dense: &'static str,
@@ -160,9 +161,9 @@ pub(super) struct AttrNames {
 pub(super) struct Batch<'a> {
     pub(super) examples: &'a [Bytes],
     pub(super) names: Names<'a>,
-    /// Whether the outputs have a dimension for the examples.
+    /// Whether the outputs have a batch dimension.
     pub(super) is_batch: bool,
-    /// Row splits of a single example: it has no rows, but TensorFlow gives them a shape.
+    /// Shape of the unused row splits of a single example, as in TensorFlow.
     pub(super) single_splits: Shape,
 }
 
@@ -189,12 +190,12 @@ impl<'a> Batch<'a> {
         Ok(Batch { examples: serialized.strings()?, names: Names(names), is_batch, single_splits })
     }
 
-    /// The dimension of the examples, if they have one.
+    /// The batch dimension, if there is one.
     pub(super) fn dims(&self) -> Vec<usize> {
         if self.is_batch { vec![self.examples.len()] } else { Vec::new() }
     }
 
-    /// Where the rows of the examples end.
+    /// Row splits of the examples.
     pub(super) fn splits(
         &self,
         ctx: &KernelContext<'_>,
@@ -229,7 +230,7 @@ impl<'a> Column<'a> {
         self.counts().max().unwrap_or(0)
     }
 
-    /// The values of all lists, one after another.
+    /// The values of all lists, concatenated.
     fn values(&self, ctx: &KernelContext<'_>, dtype: DType, ends: &[usize]) -> Result<Tensor> {
         let total = ends.last().copied().unwrap_or(0);
         let mut output = ctx.zeros(dtype, Shape::new(&[total])?)?;
@@ -257,7 +258,7 @@ impl<'a> Column<'a> {
         )
     }
 
-    /// Indices, values and shape of a sparse tensor.
+    /// Indices, values and dense shape of a sparse tensor.
     fn sparse(&self, ctx: &KernelContext<'_>, dtype: DType) -> Result<[Tensor; 3]> {
         let ends = offsets(ctx, self.counts())?;
         let values = self.values(ctx, dtype, &ends)?;
@@ -336,7 +337,7 @@ impl<'a> Column<'a> {
         Ok(())
     }
 
-    /// Rows of equal length: the list's values, then the default.
+    /// Fills rows of equal length with the list's values, then the default.
     fn fill_dense<T: Value>(
         &self,
         ctx: &KernelContext<'_>,
@@ -362,7 +363,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// The ends of rows as a tensor of this type.
+/// The row splits as a tensor of this dtype.
 pub(super) fn split_tensor(
     ctx: &KernelContext<'_>,
     dtype: DType,
@@ -382,8 +383,8 @@ pub(super) fn split_tensor(
 }
 
 /// Parses the features of a batch and sets the outputs from `first_output` on: indices, values and
-/// shapes of the sparse ones, the dense ones, values and splits of the ragged ones. The defaults of
-/// the dense ones are the inputs from `first_default` on.
+/// shapes of the sparse features, the dense ones, values and row splits of the ragged ones. The
+/// inputs from `first_default` on are the defaults of the dense ones.
 pub(super) fn parse(
     ctx: &mut KernelContext<'_>,
     batch: &Batch<'_>,

@@ -28,7 +28,7 @@ fn padded_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(1, "fixed_length", 0)?;
     let size = c.attrs().dtype("out_type")?.size();
     let width = match c.partial_value(1).and_then(|v| v.first()) {
-        // TensorFlow leaves an empty row to the step that meets it.
+        // A width of zero is an error only at run time, as in TensorFlow.
         Some(0) => Some(0),
         Some(length) => Some(padded_width(length, size)?),
         None => None,
@@ -37,7 +37,7 @@ fn padded_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The output is the input with rows of `width` elements.
+/// The output has the input's shape followed by `width`.
 fn set_rows(c: &mut ShapeContext<'_>, width: Option<usize>) {
     if let Some(dims) = c.input(0).dims() {
         let dims = dims.iter().copied().chain([width]);
@@ -57,7 +57,7 @@ fn padded_width(length: i64, size: usize) -> Result<usize> {
     Ok(bytes / size)
 }
 
-/// How the bytes of one element lie.
+/// Byte layout of one element.
 #[derive(Clone, Copy)]
 struct Layout {
     dtype: DType,
@@ -70,9 +70,9 @@ impl Layout {
         Ok(Layout { dtype: attrs.dtype("out_type")?, little_endian: attrs.bool("little_endian")? })
     }
 
-    /// Turns bytes as they came, in place, into elements of this machine.
+    /// Converts bytes in place to native byte order.
     fn finish(self, row: &mut [u8]) {
-        // The parts of a complex number are numbers of their own.
+        // Each part of a complex number is swapped by itself.
         let number =
             if self.dtype.is_complex() { self.dtype.size() / 2 } else { self.dtype.size() };
         if self.dtype == DType::Bool {
@@ -105,7 +105,7 @@ fn decode_raw(init: &KernelInit<'_>) -> Result<AnyKernel> {
             layout.dtype
         );
         let shape = with_last(input.shape(), length / size)?;
-        // One row as this machine has it: the tensor may show the string's own memory.
+        // A single row in native byte order: the tensor can share the string's memory.
         if rows.len() == 1 && layout.little_endian && cfg!(target_endian = "little") {
             let output = Tensor::from_bytes(layout.dtype, shape, rows[0].clone())?;
             return ctx.set_output(0, output);
@@ -125,7 +125,7 @@ fn decode_padded_raw(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Fills rows of `row_bytes` bytes: longer strings are cut, shorter ones end in zeroes.
+/// Fills rows of `row_bytes` bytes: longer strings are truncated, shorter ones zero-padded.
 fn decode_rows(
     ctx: &mut KernelContext<'_>,
     layout: Layout,

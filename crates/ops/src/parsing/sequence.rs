@@ -1,5 +1,5 @@
-//! Serialized `SequenceExample` messages: a context like an example's, and lists of features with
-//! one entry per step.
+//! Serialized `SequenceExample` messages: a context with the features of an `Example`, and feature
+//! lists with one entry per step.
 
 use thalweg_graph::shape::ShapeContext;
 use thalweg_graph::{NodeAttrs, OpDef};
@@ -23,7 +23,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// What the attrs of the context are called, and those of the feature lists.
+/// Names of the attrs of the context and of the feature lists.
 struct SequenceNames {
     context: AttrNames,
     lists: AttrNames,
@@ -58,7 +58,7 @@ const V2: SequenceNames = SequenceNames {
     },
 };
 
-/// The features of a sequence: its context's and its lists'.
+/// The features of the context and the feature lists.
 struct SequenceForms {
     context: Forms,
     lists: Forms,
@@ -93,7 +93,7 @@ fn sequence_shapes(c: &mut ShapeContext<'_>, names: &SequenceNames, single: bool
     );
     set_shapes(c, &forms.context, &names.context, &batch, 0)?;
     if batch.rank() == Some(0) {
-        // A single sequence's row splits are scalars that say nothing.
+        // The row splits of a single sequence are unused scalars.
         let ragged = forms.context.ragged.len();
         let end = forms.context.num_outputs();
         (end - ragged..end).for_each(|i| c.set_output(i, PartialShape::scalar()));
@@ -259,7 +259,7 @@ mod tests {
         pb::Feature { kind: Some(Kind::Int64List(pb::Int64List { value: values.to_vec() })) }
     }
 
-    /// A sequence with `c` in its context and a list `f` of these steps.
+    /// A sequence with `c` in its context and a feature list `f` with these steps.
     fn sequence(context: &[i64], steps: Option<&[&[i64]]>) -> Bytes {
         let lists = steps.map(|steps| {
             let feature = steps.iter().map(|values| ints(values)).collect();
@@ -282,7 +282,7 @@ mod tests {
         vector(&keys.iter().map(|&k| Bytes::from_static(k.as_bytes())).collect::<Vec<_>>())
     }
 
-    /// `f` as sparse, dense and ragged, as far as asked for; `c` as sparse and ragged.
+    /// A node that parses `f` as sparse, dense or ragged, and `c` as sparse and ragged.
     fn node(serialized: Tensor, sparse: bool, dense: Option<(&str, bool)>, ragged: bool) -> Call {
         let keys = |is: bool, key: &'static str| if is { names(&[key]) } else { names(&[]) };
         let types = |is: bool, dtype| if is { vec![dtype] } else { Vec::new() };

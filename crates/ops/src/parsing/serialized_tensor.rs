@@ -36,7 +36,7 @@ fn parse_tensor(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Whatever is wrong with a message is wrong with the input; only memory is ours.
+/// Every parse error is INVALID_ARGUMENT, except RESOURCE_EXHAUSTED.
 fn unparsable(e: Error) -> Error {
     match e.code() {
         Code::ResourceExhausted => e,

@@ -11,20 +11,20 @@ use super::outputs::{Batch, Forms, split_tensor};
 use crate::split::for_each_rows;
 use crate::strings::text::FirstError;
 
-/// A feature list that was found.
+/// A feature list found in a message.
 #[derive(Clone, Copy, Default)]
 struct Steps<'a> {
-    /// A `FeatureList`.
+    /// Bytes of the `FeatureList`.
     body: &'a [u8],
     is_present: bool,
-    /// Number of steps, of values in all, and of values in the longest step.
+    /// Number of steps, of all values, and of values in the longest step.
     steps: usize,
     values: usize,
     longest: usize,
 }
 
 impl<'a> Steps<'a> {
-    /// The list of each step.
+    /// The value list of each step.
     fn lists(self, dtype: DType) -> impl Iterator<Item = Result<List<'a>>> {
         Fields::new(self.body).filter_map(move |field| match field {
             Ok((1, Content::Bytes(feature))) => Some(read_list(feature, dtype)),
@@ -33,7 +33,7 @@ impl<'a> Steps<'a> {
         })
     }
 
-    /// Counts; every step of a dense feature must have `exact` values.
+    /// Counts steps and values; every step of a dense feature must have `exact` values.
     fn measure(&mut self, dtype: DType, exact: Option<usize>) -> Result<()> {
         for list in self.lists(dtype) {
             let list = list?;
@@ -53,18 +53,18 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// The feature lists that an op wants, and what it does where one is missing.
+/// The feature lists that an op requests, and its options for missing ones.
 pub(super) struct WantedSteps<'a> {
     pub(super) forms: &'a Forms,
     pub(super) wanted: &'a [Wanted],
-    /// For each dense one, whether a missing list is an empty one.
+    /// For each dense feature list, whether it may be missing.
     pub(super) may_miss: &'a [bool],
-    /// Whether the lengths of the dense ones are outputs.
+    /// Whether the lengths of dense feature lists are outputs.
     pub(super) has_lengths: bool,
 }
 
 impl WantedSteps<'_> {
-    /// Elements of one step of feature `i`, if it is dense, and whether it may be missing.
+    /// If feature list `i` is dense: the elements of one step, and whether it may be missing.
     fn dense(&self, i: usize) -> Option<(usize, bool)> {
         let d = i.checked_sub(self.forms.sparse.len())?;
         let (_, row) = self.forms.dense.get(d)?;
@@ -193,7 +193,7 @@ impl<'a> Column<'a> {
         Ok([indices, values, Tensor::vector(&shape)?])
     }
 
-    /// Values, padded with zeroes to the longest list, and lengths.
+    /// Values, zero-padded to the longest list, and lengths.
     fn dense(&self, ctx: &KernelContext<'_>, dims: &Shape, stride: usize) -> Result<[Tensor; 2]> {
         let length = self.max_steps();
         let mut shape = self.batch.dims();
@@ -207,7 +207,7 @@ impl<'a> Column<'a> {
         Ok([values, lengths])
     }
 
-    /// Values, splits of the examples into steps, splits of the steps into values.
+    /// Values, outer row splits (examples to steps) and inner row splits (steps to values).
     fn ragged(&self, ctx: &KernelContext<'_>, splits: DType) -> Result<[Tensor; 3]> {
         let ends = offsets(ctx, self.all().map(|s| s.values))?;
         let total = ends.last().copied().unwrap_or(0);
@@ -227,8 +227,8 @@ impl<'a> Column<'a> {
 }
 
 /// Parses the feature lists of a batch and sets the outputs from `first` on: indices, values and
-/// shapes of the sparse ones, values (and lengths) of the dense ones, values, outer and inner splits
-/// of the ragged ones.
+/// shapes of the sparse ones, values (and lengths) of the dense ones, values, outer and inner row
+/// splits of the ragged ones.
 pub(super) fn parse_steps(
     ctx: &mut KernelContext<'_>,
     batch: &Batch<'_>,

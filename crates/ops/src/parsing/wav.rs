@@ -1,4 +1,4 @@
-//! WAV files: 16-bit linear samples behind a RIFF header.
+//! WAV files of 16-bit linear PCM.
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::{self, ShapeContext};
@@ -31,18 +31,18 @@ fn decoded_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A size that an attr asks for; -1 means the file's own.
+/// A size from an attr; -1 means the file's own.
 fn desired(value: i64, name: &str) -> Result<Option<usize>> {
     ensure!(value >= -1, InvalidArgument, "{name} must be >= -1, got {value}");
     Ok(usize::try_from(value).ok())
 }
 
-/// The sizes of a header's parts, in bytes.
+/// Sizes of the RIFF header and its chunks, in bytes.
 const HEADER_BYTES: usize = 44;
 const FORMAT_BYTES: u32 = 16;
 const SAMPLE_BYTES: usize = 2;
 
-/// A WAV file of `frames * channels` samples in -1..1, which are rounded and clipped.
+/// Encodes `frames * channels` samples in -1..1, which are rounded and clipped, as a WAV file.
 pub(crate) fn encode(audio: &[f32], channels: usize, sample_rate: i64) -> Result<Vec<u8>> {
     let rate = u32::try_from(sample_rate).ok().filter(|&rate| rate > 0).ok_or_else(|| {
         err!(InvalidArgument, "sample_rate must be in (0, 2^32), got: {sample_rate}")
@@ -77,7 +77,7 @@ pub(crate) fn encode(audio: &[f32], channels: usize, sample_rate: i64) -> Result
     Ok(file)
 }
 
-/// The nearest sample; `as` clips, and makes a NaN silence.
+/// The nearest 16-bit sample; `as` clips, and maps NaN to 0.
 fn sample(x: f32) -> i16 {
     (x * 32768.0).round() as i16
 }
@@ -95,7 +95,7 @@ fn encode_wav(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// What a WAV file holds.
+/// The content of a WAV file.
 struct Sound<'a> {
     channels: usize,
     sample_rate: u32,
@@ -103,7 +103,7 @@ struct Sound<'a> {
     data: &'a [u8],
 }
 
-/// Reads a file from its start to its end.
+/// Reads a file sequentially.
 struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -225,7 +225,7 @@ fn decode_wav(init: &KernelInit<'_>) -> Result<AnyKernel> {
                     continue;
                 };
                 for (c, x) in row.iter_mut().enumerate() {
-                    // Channels that the file lacks repeat its last one.
+                    // Channels that the file does not have repeat its last one.
                     let at = c.min(sound.channels - 1) * SAMPLE_BYTES;
                     let value = i16::from_le_bytes([frame[at], frame[at + 1]]);
                     *x = f32::from(value) / 32768.0;
@@ -291,7 +291,7 @@ mod tests {
         for cut in 0..good.len() {
             assert_eq!(code(read(&good[..cut])), Some(Code::InvalidArgument), "{cut}");
         }
-        // Every byte of the header may be anything.
+        // Corrupts every byte of the header.
         for at in 0..44 {
             for byte in [0, 1, 0x7f, 0xff] {
                 let mut file = good.clone();

@@ -26,7 +26,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// The gradient as if nothing were rounded.
+/// The straight-through gradient: the adjoint, as if nothing were rounded.
 fn straight_through(g: &mut GradientContext<'_>) -> Result<()> {
     let grad = g.grad(0)?;
     g.set(0, grad)
@@ -41,7 +41,7 @@ const QUANTIZE_AND_DEQUANTIZE_V4: OpDef = OpDef {
     ..QUANTIZE_AND_DEQUANTIZE_V2
 };
 
-/// The gradient where the input lies in the range.
+/// The adjoint where the input is in the range, else zero.
 fn within_range(g: &mut GradientContext<'_>) -> Result<()> {
     let inputs = [g.grad(0)?, g.input(0), g.input(1), g.input(2)];
     let op = g.op_like("QuantizeAndDequantizeV4Grad", &["axis"]).inputs(&inputs);
@@ -49,7 +49,7 @@ fn within_range(g: &mut GradientContext<'_>) -> Result<()> {
     adjoints.into_iter().enumerate().try_for_each(|(i, adjoint)| g.set(i, adjoint))
 }
 
-/// The shape of the ranges' ends in inputs `first` and the next, for inputs of this shape.
+/// The shape of the range inputs `first` and `first + 1`, for inputs of this shape.
 fn ends_shape(c: &ShapeContext<'_>, first: usize, input: &PartialShape) -> Result<PartialShape> {
     let axis = c.attrs().int("axis")?;
     ensure!(axis >= -1, InvalidArgument, "Axis must be at least -1. Found {axis}");
@@ -79,7 +79,7 @@ fn gradient_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A float that is quantized.
+/// Float types that are quantized.
 trait Float: Element + Real {
     const MAX: Self;
     fn from_f64(value: f64) -> Self;
@@ -111,7 +111,7 @@ macro_rules! floats {
 
 floats!(f32, f64);
 
-/// What the attrs say of the levels.
+/// Options from the attrs.
 #[derive(Clone, Copy)]
 struct Rules {
     is_signed: bool,
@@ -150,7 +150,7 @@ impl Rules {
         Ok(bits as u32)
     }
 
-    /// The levels between these ends.
+    /// The levels for the range `min..max`.
     fn levels<T: Float>(&self, bits: u32, min: T, max: T) -> Levels<T> {
         let (lowest, highest) = if self.is_signed {
             (-(1i64 << (bits - 1)) + i64::from(self.is_narrow), (1i64 << (bits - 1)) - 1)
@@ -162,7 +162,7 @@ impl Rules {
             if level.times(end) > T::ZERO { level.over(end) } else { T::MAX }
         };
         let (below, above) = (side(lowest, min), side(highest, max));
-        // The end that needs the finer levels stays, the other follows from it.
+        // The end that needs the smaller scale keeps its value, the other is computed from it.
         if below < above {
             let inverse = min.over(lowest);
             Levels { min, max: highest.times(inverse), scale: below, inverse }
@@ -173,7 +173,7 @@ impl Rules {
     }
 }
 
-/// Where the levels lie.
+/// Scale and range of the quantization levels.
 #[derive(Clone, Copy)]
 struct Levels<T> {
     min: T,
@@ -185,7 +185,7 @@ struct Levels<T> {
 impl<T: Float> Levels<T> {
     fn round(&self, rules: &Rules, x: &[T], out: &mut [T]) {
         let Levels { min, max, scale, inverse } = *self;
-        // NaN stays what it is.
+        // NaN stays NaN.
         let clamp = |x: T| {
             let x = if x > max { max } else { x };
             if x < min { min } else { x }
@@ -199,7 +199,7 @@ impl<T: Float> Levels<T> {
     }
 }
 
-/// The least and the greatest element of a slice; NaN if it has one.
+/// The minimum and maximum of a slice; NaN if an element is NaN.
 fn extremes<T: Float>(data: &[T], slices: Slices, slice: usize) -> (T, T) {
     let (mut min, mut max) = (T::MAX, T::ZERO.minus(T::MAX));
     let runs = data.chunks(slices.inner.max(1)).skip(slice).step_by(slices.count.max(1));
@@ -210,7 +210,7 @@ fn extremes<T: Float>(data: &[T], slices: Slices, slice: usize) -> (T, T) {
     (min, max)
 }
 
-/// Rounds the input, with ranges that `range` gives for each slice.
+/// Rounds the input; `range` returns the range of each slice.
 fn compute<T: Float>(
     ctx: &mut KernelContext<'_>,
     rules: &Rules,
@@ -299,7 +299,7 @@ fn with_input_range<T: Float + std::fmt::Display>(init: &KernelInit<'_>) -> Resu
     })
 }
 
-/// Inputs `first` and the next must be scalars, or vectors along an axis.
+/// Inputs `first` and `first + 1` must be scalars, or vectors along an axis.
 fn check_ends(ctx: &KernelContext<'_>, first: usize, axis: i64, count: usize) -> Result<()> {
     for (i, name) in [(first, "input_min"), (first + 1, "input_max")] {
         let shape = ctx.input(i)?.shape();

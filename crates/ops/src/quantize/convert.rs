@@ -38,7 +38,7 @@ fn quantize_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How floats and integers belong together.
+/// Quantization mode (`mode`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     MinCombined,
@@ -66,7 +66,7 @@ fn attr_axis(attrs: NodeAttrs<'_>) -> Result<i64> {
     Ok(axis)
 }
 
-/// What the attrs of `QuantizeV2` say.
+/// Options from the attrs of `QuantizeV2`.
 #[derive(Clone, Copy)]
 struct Rules {
     mode: Mode,
@@ -75,7 +75,7 @@ struct Rules {
     least_range: f32,
 }
 
-/// How one slice is quantized.
+/// Parameters for one slice.
 #[derive(Clone, Copy)]
 struct Plan {
     min: f32,
@@ -83,7 +83,7 @@ struct Plan {
     scale: f32,
     /// Added after scaling.
     shift: f32,
-    /// Subtracted before.
+    /// Subtracted before scaling.
     start: f32,
     rounding: Rounding,
     min_first: ToQuantized,
@@ -93,7 +93,7 @@ struct Plan {
 enum Rounding {
     HalfAway,
     HalfEven,
-    /// Half was added: the fraction is cut off.
+    /// Half was added before: truncates.
     Cut,
     MinFirst,
 }
@@ -105,7 +105,7 @@ impl Rules {
             InvalidArgument,
             "input_max_range must be larger than input_min_range: {given_max} and {given_min}"
         );
-        // A range too small would make every integer stand for one float.
+        // A range that is too small would map every integer to one float.
         let min = given_min.min(0.0);
         let least = given_min.abs().max(given_max.abs()).max(1.0) * self.least_range;
         let max = given_max.max(min + least).max(0.0);
@@ -182,7 +182,7 @@ fn quantize<T: Quantized>(init: &KernelInit<'_>) -> Result<AnyKernel> {
                 "{name} must have an element for each slice along axis {axis}, but has shape {given}"
             );
         }
-        // One range is a scalar, even if it came as a vector.
+        // A single range is a scalar output, even if the input was a vector.
         let ranges: SmallVec<[usize; 1]> =
             (slices.count != 1).then_some(slices.count).into_iter().collect();
         ensure!(
@@ -201,7 +201,7 @@ fn quantize<T: Quantized>(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let mut out = ctx.allocate_output(0, shape.clone())?;
         let data = ctx.slice::<f32>(0)?;
         slices.for_each(ctx, out.as_mut_slice::<T>()?, |slice, start, out| {
-            // The plan could be made above, so it can be made here.
+            // The first loop has checked that all plans are valid.
             if let Ok(plan) = rules.plan::<T>(min[slice], max[slice]) {
                 plan.convert(&data[start..][..out.len()], out);
             }
@@ -264,7 +264,7 @@ fn dequantize<T: Quantized>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The function that takes integers to the real numbers that they stand for.
+/// The function from integers to the real numbers that they represent.
 fn real<T: Quantized>(mode: Mode, is_narrow: bool, min: f32, max: f32) -> impl Fn(T) -> f32 {
     let first = ToFloat::new::<T>(min, max);
     let steps = T::HIGHEST as f32 - T::LOWEST as f32;
@@ -303,7 +303,7 @@ mod tests {
         assert!(infer(-2, "2,3", "").starts_with("INVALID_ARGUMENT"));
     }
 
-    /// Every mode gets back what it took, but for a step.
+    /// Dequantizing inverts quantizing up to one step, in every mode.
     #[test]
     fn there_and_back() {
         let values: Vec<f32> = (-40..=80).map(|i| i as f32 / 20.0).collect();

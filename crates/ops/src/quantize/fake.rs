@@ -2,7 +2,7 @@
 //! and their gradients.
 //!
 //! The range is nudged so that zero is a level. The gradient is straight-through within the range;
-//! values beyond contribute to the gradients of its ends.
+//! elements out of range contribute to the gradients of `min` and `max`.
 
 use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
@@ -30,7 +30,7 @@ pub(crate) static FAMILY: Family = Family {
 const ARGS: OpDef = OpDef::new("FakeQuantWithMinMaxArgs", shape::unchanged)
     .with_gradient(|g| through(g, "FakeQuantWithMinMaxArgsGradient"));
 
-/// The gradients of all inputs, by an op that has them.
+/// The gradients of all inputs, by the op `op`.
 fn through(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     let mut inputs = vec![g.grad(0)?];
     inputs.extend_from_slice(g.inputs());
@@ -81,7 +81,7 @@ fn vars_gradient_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The shape of the ranges' ends in inputs `first` and the next, for inputs of this shape.
+/// The shape of the range inputs `first` and `first + 1`, for inputs of this shape.
 fn channels_shape(
     c: &ShapeContext<'_>,
     first: usize,
@@ -111,7 +111,7 @@ fn per_channel_gradient_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The integers that inputs are rounded to.
+/// The integers to which inputs are quantized.
 #[derive(Clone, Copy, Debug)]
 struct Levels {
     lowest: f32,
@@ -130,11 +130,11 @@ impl Levels {
         Ok(Levels { lowest, highest: ((1 << bits) - 1) as f32 })
     }
 
-    /// The range, moved so that zero is a level.
+    /// The range, shifted so that zero is a level.
     fn nudge(self, min: f32, max: f32) -> Nudged {
         let scale = (max - min) / (self.highest - self.lowest);
         let zero = self.lowest - min / scale;
-        // NaN takes the last way, as a number that machines convert to 0.
+        // NaN takes the last branch, where it converts to 0.
         let zero = if zero < self.lowest {
             self.lowest
         } else if zero > self.highest {
@@ -148,27 +148,28 @@ impl Levels {
     }
 }
 
-/// A range of which zero is a level.
+/// A range in which zero is a level.
 #[derive(Clone, Copy, Debug)]
 struct Nudged {
     min: f32,
     max: f32,
-    /// Distance of levels.
+    /// Distance between levels.
     scale: f32,
-    /// The level that is zero, counted from the least.
+    /// Index of the level zero.
     zero_level: f32,
 }
 
 impl Nudged {
-    /// How far the input, moved into the range, lies above its beginning. NaN stays.
+    /// `clamp(x) - min`. NaN stays NaN.
     #[inline(always)]
     fn above_min(&self, x: f32) -> f32 {
         let x = if x > self.max { self.max } else { x };
         (if x < self.min { self.min } else { x }) - self.min
     }
 
-    /// Rounds each to a level; `by_division` or by multiplication with the scale's inverse, which
-    /// TensorFlow does for either kind of op, and which may differ in the last bit.
+    /// Rounds each element to a level, by division by the scale or, if `by_division` is false, by
+    /// multiplication with its inverse; TensorFlow's ops differ in this, and the results may differ
+    /// in the last bit.
     fn quantize(&self, x: &mut [f32], by_division: bool) {
         let Nudged { scale, zero_level, .. } = *self;
         if by_division {
@@ -183,19 +184,19 @@ impl Nudged {
         }
     }
 
-    /// 1 where the input lies in the range, else 0.
+    /// 1 where the input is in the range, else 0.
     #[inline(always)]
     fn is_within(&self, x: f32) -> f32 {
         if x >= self.min && x <= self.max { 1.0 } else { 0.0 }
     }
 
-    /// 1 where the input lies before the range, else 0.
+    /// 1 where the input is below the range, else 0.
     #[inline(always)]
     fn is_below(&self, x: f32) -> f32 {
         if x < self.min { 1.0 } else { 0.0 }
     }
 
-    /// 1 where the input lies after the range, else 0.
+    /// 1 where the input is above the range, else 0.
     #[inline(always)]
     fn is_above(&self, x: f32) -> f32 {
         if x > self.max { 1.0 } else { 0.0 }
@@ -234,8 +235,8 @@ fn args_gradient(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The range whose ends are scalars in inputs `first` and the next; nothing if it is empty at
-/// zero, where every result is zero.
+/// The range of the scalars in inputs `first` and `first + 1`; `None` if both are zero, when every
+/// result is zero.
 fn scalar_range(ctx: &KernelContext<'_>, first: usize, levels: Levels) -> Result<Option<Nudged>> {
     for (i, name) in [(first, "min"), (first + 1, "max")] {
         let rank = ctx.input(i)?.rank();
@@ -266,7 +267,7 @@ fn vars_gradient(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The ends of the channels' ranges, in inputs `first` and the next.
+/// The ranges of the channels, in inputs `first` and `first + 1`.
 fn channel_ends(ctx: &KernelContext<'_>, first: usize) -> Result<usize> {
     let shape = ctx.input(0)?.shape();
     let Some(&depth) = shape.last() else {
@@ -327,17 +328,17 @@ fn per_channel_gradient(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A matrix whose columns have a range each.
+/// A matrix with one range per column.
 struct Columns {
     /// Number of columns.
     len: usize,
-    /// Elements in each.
+    /// Elements per column.
     count: usize,
 }
 
 impl Columns {
-    /// Sets output 0 to the gradient of the inputs, and gives those of the ranges' ends, in this
-    /// shape. Without a range everything passes.
+    /// Sets output 0 to the gradient of the inputs, and returns the gradients of `min` and `max`,
+    /// in this shape. Without a range the gradient passes through.
     fn gradients(
         &self,
         ctx: &mut KernelContext<'_>,
@@ -351,7 +352,7 @@ impl Columns {
         let mins = Disjoint::new(mins.as_mut_slice::<f32>()?);
         let maxes = Disjoint::new(maxes.as_mut_slice::<f32>()?);
         let written = Disjoint::new(out.as_mut_slice::<f32>()?);
-        // Each column is one thread's: its sums are made in one order.
+        // One thread sums a column, so the order of summation is fixed.
         ctx.parallel_for(self.len, 2.0 * self.count as f64, |columns| {
             for column in columns {
                 let (mut below, mut above) = (0.0f64, 0.0f64);

@@ -5,29 +5,29 @@ use thalweg_tensor::{Element, QInt8, QInt16, QInt32, QUInt8, QUInt16, Result, Sh
 
 use crate::split::for_each_rows;
 
-/// An element that stands for a real number.
+/// A quantized element type.
 pub(crate) trait Quantized: Element {
-    /// The least integer.
+    /// The minimum integer.
     const LOWEST: i64;
-    /// The greatest integer.
+    /// The maximum integer.
     const HIGHEST: i64;
-    /// Whether integers are negative, too.
+    /// Whether the type is signed.
     const IS_SIGNED: bool;
 
-    /// The integer.
+    /// The integer value.
     fn get(self) -> i32;
-    /// The element for an integer, cut to its bits.
+    /// The element for an integer, truncated to its bits.
     fn from_int(value: i32) -> Self;
 
-    /// The element for a float, its fraction cut off, as machines convert them: what does not fit
-    /// 32 bits becomes the least of these, then the bits are cut. NaN becomes 0.
+    /// The element for a float: truncates to i32 as x86-64 does (values out of range become the
+    /// minimum), then truncates to the element's bits. NaN becomes 0.
     #[inline(always)]
     fn from_float(value: f32) -> Self {
         let is_too_large = value >= 2_147_483_648.0;
         Self::from_int(if is_too_large { i32::MIN } else { value as i32 })
     }
 
-    /// Steps between the least and the greatest integer.
+    /// Number of steps between the minimum and the maximum integer.
     fn steps() -> f64 {
         (Self::HIGHEST - Self::LOWEST) as f64
     }
@@ -61,14 +61,14 @@ quantized! {
     QInt32(i32);
 }
 
-/// `x` moved between the ends; NaN stays.
+/// `x` clamped to the range; NaN stays NaN.
 #[inline(always)]
 pub(crate) fn clamp(x: f32, lower: f32, upper: f32) -> f32 {
     let x = if x > upper { upper } else { x };
     if x < lower { lower } else { x }
 }
 
-/// Real numbers to integers, so that zero falls on one: the mode `MIN_FIRST`.
+/// Float to quantized conversion in mode `MIN_FIRST`, in which zero is exactly representable.
 #[derive(Clone, Copy)]
 pub(crate) struct ToQuantized {
     scale: f32,
@@ -91,12 +91,12 @@ impl ToQuantized {
     #[inline(always)]
     pub(crate) fn convert<T: Quantized>(&self, x: f32) -> T {
         let x = clamp((x * self.scale).round() - self.offset, self.lower, self.upper);
-        // NaN becomes the least of 32 bits here, and zero of fewer.
+        // NaN becomes the minimum of 32-bit types, and zero of smaller ones.
         T::from_int(if x.is_nan() { i32::MIN } else { x as i32 })
     }
 }
 
-/// Integers to real numbers, the other way round.
+/// Quantized to float conversion in mode `MIN_FIRST`.
 #[derive(Clone, Copy)]
 pub(crate) struct ToFloat {
     scale: f32,
@@ -116,7 +116,7 @@ impl ToFloat {
     }
 }
 
-/// One number, in double precision: what TensorFlow does where it converts few.
+/// Converts a single number in double precision, as TensorFlow does for few numbers.
 pub(crate) fn to_float_exact<T: Quantized>(x: i64, min: f32, max: f32) -> f32 {
     if min == max {
         return min;
@@ -130,17 +130,17 @@ pub(crate) fn to_float_exact<T: Quantized>(x: i64, min: f32, max: f32) -> f32 {
     (start + offset * scale) as f32
 }
 
-/// Slices of a tensor along an axis, of which each has a range of its own.
+/// Slices of a tensor along an axis, each with its own range.
 #[derive(Clone, Copy)]
 pub(crate) struct Slices {
     /// Number of slices.
     pub(crate) count: usize,
-    /// Neighbours in a slice.
+    /// Contiguous elements of a slice.
     pub(crate) inner: usize,
 }
 
 impl Slices {
-    /// Along an axis; one slice if it is negative.
+    /// Slices along an axis; one slice if it is negative.
     pub(crate) fn new(shape: &Shape, axis: i64) -> Result<Slices> {
         let Ok(axis) = usize::try_from(axis) else {
             return Ok(Slices { count: 1, inner: shape.num_elements() });
@@ -154,7 +154,7 @@ impl Slices {
         Ok(Slices { count: shape[axis], inner: shape[axis + 1..].iter().product() })
     }
 
-    /// Calls `convert(slice, start, part)` for parts of `out` that lie in one slice each.
+    /// Calls `convert(slice, start, part)` for parts of `out` that belong to one slice each.
     pub(crate) fn for_each<T: Send>(
         self,
         ctx: &KernelContext<'_>,

@@ -76,11 +76,11 @@ fn ends(ctx: &KernelContext<'_>) -> Result<(f32, f32)> {
     Ok((end(ctx, 1, "input_min")?, end(ctx, 2, "input_max")?))
 }
 
-/// The range of what the input stands for; zero is in it.
+/// The range of the values in the input, extended to contain zero.
 fn used_range(ctx: &KernelContext<'_>) -> Result<(f32, f32)> {
     let (min, max) = ends(ctx)?;
     let data = ctx.slice::<QInt32>(0)?;
-    // Without elements the range is empty: its ends are the other way round.
+    // Without elements, the minimum exceeds the maximum.
     let (least, most) =
         data.iter().fold((i32::MAX, i32::MIN), |(least, most), x| (least.min(x.0), most.max(x.0)));
     let real = |x: i32| to_float_exact::<QInt32>(x.into(), min, max);
@@ -95,7 +95,7 @@ fn requantization_range(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Sets the outputs for the input in another range.
+/// Sets the outputs for the input requantized to another range.
 fn set_outputs(ctx: &mut KernelContext<'_>, min: f32, max: f32) -> Result<()> {
     let (from_min, from_max) = ends(ctx)?;
     let shape: Shape = ctx.input(0)?.shape().clone();
@@ -122,7 +122,7 @@ fn set_outputs(ctx: &mut KernelContext<'_>, min: f32, max: f32) -> Result<()> {
     ctx.set_output(2, Tensor::scalar(max))
 }
 
-/// 32 bits to 8 by whole numbers alone, of which 16 bits are a fraction.
+/// 32-bit to 8-bit conversion in integer arithmetic with 16 fractional bits.
 struct FixedPoint {
     scale: i64,
     offset: i64,

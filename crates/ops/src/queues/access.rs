@@ -71,7 +71,7 @@ const QUEUE_DEQUEUE_UP_TO: OpDef = OpDef { name: "QueueDequeueUpTo", ..QUEUE_DEQ
 
 const QUEUE_DEQUEUE_UP_TO_V2: OpDef = OpDef { name: "QueueDequeueUpToV2", ..QUEUE_DEQUEUE_MANY_V2 };
 
-/// Nothing is known of what comes out, but the number asked for is a scalar.
+/// Output shapes are unknown; the requested number of elements must be a scalar.
 fn batch_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(1, "n", 0)?;
     Ok(())
@@ -89,7 +89,7 @@ const QUEUE_SIZE: OpDef = OpDef::new("QueueSize", shape::scalar);
 
 const QUEUE_SIZE_V2: OpDef = OpDef { name: "QueueSizeV2", ..QUEUE_SIZE };
 
-/// Deadlines belong to steps; the attr is of an age before they did.
+/// Checks the deprecated attr `timeout_ms`: steps have deadlines instead.
 pub(crate) fn check_timeout(init: &KernelInit<'_>) -> Result<()> {
     let timeout = init.attrs().int("timeout_ms")?;
     ensure!(timeout == -1, InvalidArgument, "Timeout not supported yet.");
@@ -195,7 +195,7 @@ fn size(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A number of elements as the ops that tell sizes give it.
+/// A number of elements, as size ops return it.
 pub(crate) fn size_of_state(len: usize) -> i32 {
     i32::try_from(len).unwrap_or(i32::MAX)
 }

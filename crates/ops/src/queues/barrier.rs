@@ -1,4 +1,4 @@
-//! Barriers: key-value components that are taken once a key is complete.
+//! Barriers: key-value stores whose elements can be taken once all components of a key are present.
 
 use std::sync::Arc;
 
@@ -37,10 +37,10 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// A queue by its attrs.
+/// `Barrier` has the attrs of a queue.
 const BARRIER: OpDef = OpDef { name: "Barrier", ..FIFO_QUEUE };
 
-/// One row of values for each key.
+/// One row of values per key.
 fn insert_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let keys = c.with_rank(1, "keys", 1)?;
     let values = c.with_rank_at_least(2, "values", 1)?;
@@ -53,13 +53,13 @@ const BARRIER_READY_SIZE: OpDef = OpDef::new("BarrierReadySize", shape::scalar);
 const BARRIER_INCOMPLETE_SIZE: OpDef =
     OpDef { name: "BarrierIncompleteSize", ..BARRIER_READY_SIZE };
 
-/// Keys that wait for their other components, and a queue of those that have them all.
+/// Incomplete elements by key, and a queue of complete ones.
 struct Barrier {
     name: Arc<str>,
     dtypes: Vec<DType>,
     shapes: Vec<PartialShape>,
     keys: Mutex<Keys>,
-    /// By the number of the insertion that began a key: number, key, components.
+    /// Complete elements as (index of the insertion that began the key, key, components).
     ready: Arc<Queue>,
 }
 
@@ -72,7 +72,7 @@ impl Resource for Barrier {
 struct Keys {
     is_closed: bool,
     is_cancelled: bool,
-    /// The number of the next insertion that brings new keys.
+    /// The index of the next insertion that adds new keys.
     next_index: i64,
     incomplete: FxHashMap<Bytes, Incomplete>,
 }
@@ -162,13 +162,14 @@ impl Barrier {
             state.next_index += 1;
         }
         let is_last = state.is_closed && state.incomplete.is_empty();
-        // Under the lock: a key that is no longer incomplete is ready, for whoever counts both.
+        // Still locked: a key that is no longer incomplete is already in the queue, for readers of
+        // both sizes.
         let pushed = self.ready.push_all(ready, is_last, step);
         drop(state);
         result.and(pushed)
     }
 
-    /// Adds a component to a key. Tells whether the key is new, and gives the tuple if it is whole.
+    /// Adds a component to a key. Returns whether the key is new, and the tuple if it is complete.
     fn insert_one(
         &self,
         state: &mut Keys,
@@ -223,7 +224,7 @@ impl Barrier {
         Ok((is_new, Some(tuple)))
     }
 
-    /// How many elements a taker gets, if it can get any.
+    /// Number of elements that a `BarrierTakeMany` can take, if it can complete.
     fn deliverable(&self, wanted: usize, allow_small_batch: bool) -> Result<usize> {
         let state = self.keys.lock();
         if !state.is_closed {
@@ -246,7 +247,7 @@ impl Barrier {
 
     fn close(&self, cancel_pending_enqueues: bool) -> Result<()> {
         let mut state = self.keys.lock();
-        // Whoever only closed it may still cancel.
+        // A closed barrier can still be closed again with cancellation.
         ensure!(
             !state.is_closed || (cancel_pending_enqueues && !state.is_cancelled),
             Cancelled,

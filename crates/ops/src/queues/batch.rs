@@ -1,4 +1,4 @@
-//! Stacking of queue elements into batches, and unstacking.
+//! Stacking queue elements into batches, and unstacking.
 
 use std::sync::Arc;
 
@@ -15,14 +15,13 @@ pub(crate) fn batch_shape(count: usize, element: &PartialShape) -> Result<Shape>
     Shape::new(&dims)
 }
 
-/// Row `index` of a batch, without the dimension that counts rows.
+/// Row `index` of a batch, without the batch dimension.
 pub(crate) fn row(batch: &Tensor, index: usize, budget: &Arc<Budget>) -> Result<Tensor> {
     let shape = Shape::new(batch.shape().get(1..).unwrap_or_default())?;
     batch.rows(index, 1, Some(budget))?.reshaped(shape)
 }
 
-/// Elements of one dtype one above the other; smaller ones are filled up with zeroes where `shape`
-/// leaves sizes open.
+/// Stacks elements of one dtype; smaller ones are zero-padded where `shape` has unknown sizes.
 pub(crate) fn stack<'a>(
     elements: impl ExactSizeIterator<Item = &'a Tensor> + Clone,
     dtype: DType,
@@ -62,7 +61,7 @@ pub(crate) fn stack<'a>(
     Ok(batch)
 }
 
-/// Copies a box of cells into the corner of a larger one.
+/// Copies an array to the origin of a larger one.
 fn copy_into<C: Cell>(source: &[C], source_dims: &[usize], target: &mut [C], dims: &[usize]) {
     if source_dims == dims {
         target.clone_from_slice(source);

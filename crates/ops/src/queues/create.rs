@@ -93,20 +93,20 @@ fn random_shuffle(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 fn priority(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let mut spec = declared(init, Kind::Priority)?;
-    // So the payload's shapes cannot be left open.
+    // So the payload's shapes must be declared as well.
     spec.shapes.insert(0, PartialShape::scalar());
     spec.dtypes.insert(0, DType::Int64);
     check_full_shapes(&spec)?;
     queue(init, spec)
 }
 
-/// What all kinds of queue declare.
+/// The spec from the attrs that all kinds of queue have.
 fn declared(init: &KernelInit<'_>, kind: Kind) -> Result<Spec> {
     let capacity = init.attrs().int("capacity")?;
     Ok(Spec {
         kind,
         name: init.node.name.clone(),
-        // Negative asks for no limit, which is as many as the op that tells the size can count.
+        // A negative capacity means unlimited: the maximum that `QueueSize` can return.
         capacity: usize::try_from(capacity).unwrap_or(i32::MAX as usize).min(i32::MAX as usize),
         dtypes: init.attrs().dtypes("component_types")?,
         shapes: init.attrs().shapes("shapes")?,
@@ -116,7 +116,7 @@ fn declared(init: &KernelInit<'_>, kind: Kind) -> Result<Spec> {
     })
 }
 
-/// Shapes are all declared, to the last size, or none is.
+/// Either all shapes are fully declared, or none is.
 fn check_full_shapes(spec: &Spec) -> Result<()> {
     if let Some(shape) = spec.shapes.iter().find(|shape| shape.to_shape().is_none()) {
         bail!(InvalidArgument, "shape {shape} of a {} is not fully defined", spec.kind);

@@ -1,7 +1,7 @@
 //! A monitor for asynchronous calls: state with queues of waiting calls.
 //!
-//! A [`Gate`] owns a [`Machine`] and the calls that the machine could not serve yet, in lanes.
-//! After every change the waiting calls are retried until none makes progress. Calls complete
+//! A [`Gate`] owns a [`Machine`] and, in lanes, the calls that the machine could not serve yet.
+//! After every state change, waiting calls are retried until none makes progress. Calls complete
 //! outside the lock, exactly once: the thread that removes a call from its lane, under the lock,
 //! completes it.
 
@@ -16,39 +16,38 @@ use thalweg_tensor::{Error, Resource, Result, bail};
 
 use super::store::Components;
 
-/// What going on with a request led to.
+/// Result of advancing a request.
 pub(crate) enum Progress {
-    /// Nothing changed: it must wait.
+    /// The request cannot proceed; the state is unchanged.
     Waits,
-    /// A part is done, and changed the state.
+    /// The request has made progress and changed the state, but is not complete.
     Partly,
-    /// It is over.
+    /// The request is complete.
     Done(Result<Outputs>),
 }
 
-/// State that requests change.
+/// A state machine that requests change.
 pub(crate) trait Machine: Send + 'static {
-    /// What a call wants.
+    /// The request of a call.
     type Request: Send + 'static;
 
-    /// Queues of waiting calls: those of an ordered lane are served one after the other, those of
-    /// another lane as soon as the state allows.
+    /// Lanes of waiting calls; see [`Lane`].
     const LANES: &'static [Lane];
 
-    /// Goes on with a request.
+    /// Advances a request as far as the state allows.
     fn advance(&mut self, request: &mut Self::Request, step: &StepContext) -> Progress;
 
-    /// Takes back what an unfinished request has done that must not stay; returns the error that
-    /// its call ends with if the step itself has none.
+    /// Undoes the effects of an incomplete request; returns the error for its call, unless the step
+    /// has an error of its own.
     fn withdraw(&mut self, request: Self::Request) -> Error;
 }
 
-/// How the calls of a lane are served.
+/// Order in which the calls of a lane are served.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Lane {
-    /// The first one must be done before the next is looked at.
+    /// FIFO: the first call must complete before the next is tried.
     Ordered,
-    /// Each for itself, earlier ones first.
+    /// Every call is tried, in the order of arrival.
     Free,
 }
 
@@ -60,7 +59,7 @@ pub(crate) struct Gate<M: Machine> {
 
 struct State<M: Machine> {
     machine: M,
-    /// By lane, in the order of their numbers.
+    /// Waiting calls by lane, in order of arrival.
     waiting: Vec<VecDeque<Waiting<M::Request>>>,
     next_number: u64,
 }
@@ -72,7 +71,7 @@ struct Waiting<R> {
     registration: Option<Registration>,
 }
 
-/// A call that is over, to be ended when nothing is locked.
+/// A removed call, to be completed when no lock is held.
 struct Ended {
     call: AsyncCall,
     registration: Option<Registration>,
@@ -81,21 +80,21 @@ struct Ended {
 
 impl Ended {
     fn complete(self) {
-        // The step may be over the moment the call is: nothing of it may be held then.
+        // The step may end when the call completes, so the registration with it is dropped first.
         drop(self.registration);
         self.call.complete(self.result);
     }
 }
 
 impl<M: Machine> Gate<M> {
-    /// A gate at which nobody waits.
+    /// A gate without waiting calls.
     pub(crate) fn new(machine: M) -> Arc<Gate<M>> {
         let waiting = M::LANES.iter().map(|_| VecDeque::new()).collect();
         let state = Mutex::new(State { machine, waiting, next_number: 0 });
         Arc::new_cyclic(|this| Gate { this: this.clone(), state })
     }
 
-    /// Serves a call now or later.
+    /// Serves a call, now or after a state change.
     pub(crate) fn submit(&self, lane: usize, request: M::Request, call: AsyncCall) {
         let step = call.step.clone();
         let mut ended = Vec::new();
@@ -115,9 +114,10 @@ impl<M: Machine> Gate<M> {
         ended.into_iter().for_each(Ended::complete);
     }
 
-    /// Sees to it that the waiting call ends with its step.
+    /// Withdraws the waiting call when its step is cancelled.
     fn watch(&self, lane: usize, number: u64, step: &StepContext) {
-        // Weak: callbacks are dropped under the flag's lock, which is no place for a gate to go.
+        // Weak: callbacks are dropped under the cancellation's lock, where a gate must not be
+        // dropped.
         let gate = self.this.clone();
         let registration = step.cancellation().on_cancel(move |cause| {
             if let Some(gate) = gate.upgrade() {
@@ -148,7 +148,7 @@ impl<M: Machine> Gate<M> {
         ended.into_iter().for_each(Ended::complete);
     }
 
-    /// Changes the state at once, then goes on with what waits.
+    /// Changes the state, then retries the waiting calls.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut M) -> R) -> R {
         let mut ended = Vec::new();
         let result = {
@@ -161,8 +161,8 @@ impl<M: Machine> Gate<M> {
         result
     }
 
-    /// As [`Gate::change`], but the calls that wait in `lane` end with the error that their
-    /// withdrawal gives.
+    /// As [`Gate::change`], but withdraws the calls that wait in `lane` and completes them with the
+    /// resulting errors.
     pub(crate) fn change_and_withdraw<R>(
         &self,
         lane: usize,
@@ -180,14 +180,14 @@ impl<M: Machine> Gate<M> {
         result
     }
 
-    /// Looks at the state.
+    /// Reads the state.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&M) -> R) -> R {
         look(&self.state.lock().machine)
     }
 }
 
 impl<M: Machine> Drop for Gate<M> {
-    /// The state is gone, and with it what its callers waited for.
+    /// Fails the waiting calls, whose state is gone.
     fn drop(&mut self) {
         let mut ended = Vec::new();
         let state = self.state.get_mut();
@@ -210,7 +210,7 @@ impl<M: Machine> State<M> {
         }
     }
 
-    /// Goes on with what waits until nothing moves.
+    /// Retries waiting calls until none makes progress.
     fn flush(&mut self, ended: &mut Vec<Ended>) {
         let mut is_moving = true;
         while is_moving {
@@ -226,8 +226,8 @@ impl<M: Machine> State<M> {
         let mut i = 0;
         while let Some(waiting) = self.waiting[lane].get_mut(i) {
             let step = &waiting.call.step;
-            // Whoever cancels a step is about to take its calls away. Until then they get nothing:
-            // it would be lost.
+            // The cancellation of the step is about to withdraw its calls; an element given to them
+            // would be lost.
             let progress = if step.cancellation().is_cancelled() {
                 Progress::Waits
             } else {
@@ -255,7 +255,7 @@ impl<M: Machine> State<M> {
     }
 }
 
-/// An asynchronous kernel from a function that says how a call is answered.
+/// An asynchronous kernel; `answer` returns how a call is completed.
 pub(crate) fn kernel<M, S, F>(op: &str, answer: F) -> Result<AnyKernel>
 where
     M: Machine,
@@ -265,7 +265,7 @@ where
     Ok(AnyKernel::Async(Arc::new(Access { op: op.to_owned(), answer })))
 }
 
-/// The tensors that a call brings, from input `first` on.
+/// Takes the tensors of a call from input `first` on.
 pub(crate) fn tensors(call: &mut AsyncCall, first: usize) -> Result<Components> {
     let tensor = |value: &mut Value| match std::mem::take(value) {
         Value::Tensor(tensor) => Ok(tensor),
@@ -274,19 +274,19 @@ pub(crate) fn tensors(call: &mut AsyncCall, first: usize) -> Result<Components> 
     call.inputs.iter_mut().skip(first).map(tensor).collect()
 }
 
-/// A resource that is a gate.
+/// A resource with a gate.
 pub(crate) trait Gated {
-    /// What its gate guards.
+    /// The machine of its gate.
     type Machine: Machine;
     /// Its gate.
     fn gate(&self) -> &Gate<Self::Machine>;
 }
 
-/// How a call is answered.
+/// How a call is completed.
 pub(crate) enum Answer<S: Gated> {
-    /// At once, whatever the state.
+    /// Immediately, with these outputs.
     Now(Outputs),
-    /// When the state has served a request, for which it waits in a lane.
+    /// After the gate has served a request in this lane.
     After(Arc<S>, usize, <S::Machine as Machine>::Request),
 }
 
@@ -321,7 +321,7 @@ where
     }
 }
 
-/// Changes state that a synchronous kernel has found.
+/// Changes the state of a resource from a synchronous kernel.
 pub(crate) fn update<R>(
     ctx: &KernelContext<'_>,
     state: &dyn Resource,

@@ -1,8 +1,8 @@
 //! A binary heap with TensorFlow's order of equal elements.
 
-/// The smallest key first. Which of several equal keys comes first is settled by how the heap is
-/// kept, and clients that record their batches see it: the way down goes to a leaf, the way up from
-/// there, as C++ libraries do.
+/// A min-heap by key. The order of equal keys depends on the heap's algorithm and is visible to
+/// clients that record their batches: as in C++ standard libraries, `pop` sifts down to a leaf,
+/// then up.
 pub(crate) struct Heap<T> {
     items: Vec<(i64, T)>,
 }
@@ -31,7 +31,7 @@ impl<T> Heap<T> {
         let mut hole = 0;
         while 2 * hole + 2 < len {
             let (left, right) = (2 * hole + 1, 2 * hole + 2);
-            // The right one unless the left is smaller.
+            // The right child unless the left one is smaller.
             let child = if self.items[right].0 > self.items[left].0 { left } else { right };
             self.items.swap(hole, child);
             hole = child;

@@ -1,7 +1,7 @@
 //! `MapStage` and `OrderedMapStage`: staging areas by key.
 //!
-//! Without a requested key the `OrderedMap...` ops take the smallest. The others may take any key;
-//! they take the smallest too, so that runs are reproducible.
+//! Without a requested key, the `OrderedMap...` ops take the smallest one. The others may take any
+//! key; they also take the smallest, so that runs are reproducible.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,18 +75,18 @@ const MAP_INCOMPLETE_SIZE: OpDef = OpDef { name: "MapIncompleteSize", ..MAP_SIZE
 
 const MAP_CLEAR: OpDef = OpDef { name: "MapClear", shape: shape::unknown, ..MAP_SIZE };
 
-/// Whole tuples, which wait for room one after the other.
+/// Lane of complete tuples, which wait for capacity in FIFO order.
 const PUTS: usize = 0;
-/// Parts of tuples, which need only memory.
+/// Lane of partial tuples, which only need memory.
 const PARTS: usize = 1;
 const GETS: usize = 2;
 
 type Indices = SmallVec<[usize; 4]>;
 
-/// A staging area by key; ordered ones are apart from the others of the same name.
+/// A staging area by key; ordered and unordered areas of one name are distinct.
 struct MapStaging<const ORDERED: bool> {
     limits: Limits,
-    /// Tensors in a whole tuple.
+    /// Number of tensors in a complete tuple.
     width: usize,
     gate: Arc<Gate<Staged>>,
 }
@@ -109,7 +109,7 @@ impl<const ORDERED: bool> Gated for MapStaging<ORDERED> {
     }
 }
 
-/// What is under one key.
+/// The tuple of a key.
 struct Entry {
     parts: Vec<Option<Tensor>>,
     _charge: Charge,
@@ -184,7 +184,7 @@ impl Staged {
         Ok(())
     }
 
-    /// What is already under a key stays.
+    /// Components that a key already has are an error.
     fn insert(&mut self, key: i64, entry: Entry, bytes: usize) {
         if let std::collections::btree_map::Entry::Vacant(vacant) = self.entries.entry(key) {
             vacant.insert(entry);
@@ -280,7 +280,7 @@ impl Staged {
     }
 }
 
-/// Finds or makes a node's staging area.
+/// Finds or creates the staging area of a node.
 struct Area {
     home: Place,
     limits: Limits,
@@ -306,7 +306,7 @@ impl Area {
     }
 }
 
-/// The kernel of the ordered op or of the other.
+/// The kernel of the ordered or unordered op.
 fn either(
     init: &KernelInit<'_>,
     ordered: fn(&KernelInit<'_>) -> Result<AnyKernel>,
@@ -374,7 +374,7 @@ fn unstage(init: &KernelInit<'_>) -> Result<AnyKernel> {
     either(init, |i| get_from::<true>(i, false), |i| get_from::<false>(i, false))
 }
 
-/// As many tensors are asked for as the node has outputs.
+/// The number of indices must be that of the node's outputs.
 fn check_outputs(outputs: usize, indices: &[usize]) -> Result<()> {
     ensure!(
         indices.len() == outputs,

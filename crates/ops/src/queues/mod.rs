@@ -1,8 +1,8 @@
 //! Queues, staging areas and barriers.
 //!
-//! An op that must wait (the queue is full, or empty) leaves its call at a [`gate::Gate`] and
-//! returns its thread. A change of the state retries the waiting calls in the order of their
-//! arrival; a step that ends removes its calls.
+//! A call that must wait (because the queue is full or empty) is stored in a [`gate::Gate`], and
+//! its thread returns. Every state change retries the waiting calls in order of arrival; the end of
+//! a step removes its calls.
 
 mod batch;
 pub(crate) mod gate;

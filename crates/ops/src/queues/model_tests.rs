@@ -1,4 +1,4 @@
-//! Queues against a model of them: random requests, cancellations and closings, one at a time.
+//! Model-based test of queues: random sequential requests, cancellations and closings.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::queue::{DEQUEUES, ENQUEUES, Kind, Queue, Request, Spec};
 use crate::math::random::philox::Philox;
 use crate::testing::step;
 
-/// What a call ended with: the elements that came out, or the error's code.
+/// Result of a call: dequeued elements or an error code.
 type Outcome = std::result::Result<Vec<i64>, Code>;
 
 enum Put {
@@ -27,7 +27,7 @@ struct Get {
     taken: VecDeque<i64>,
 }
 
-/// A queue by the book.
+/// Reference model of a queue.
 struct Model {
     capacity: usize,
     elements: VecDeque<i64>,
@@ -53,7 +53,7 @@ impl Model {
         while self.settle_put() || self.settle_get() {}
     }
 
-    /// Goes on with the first put; whether anything moved.
+    /// Advances the first enqueue; returns whether it made progress.
     fn settle_put(&mut self) -> bool {
         let Some((id, put)) = self.puts.front_mut() else { return false };
         let outcome = match put {
@@ -63,7 +63,7 @@ impl Model {
                 Ok(Vec::new())
             }
             Put::Elements(elements) => {
-                // Elements that went back may be too many.
+                // Elements that were put back may exceed the capacity.
                 let room = self.capacity.saturating_sub(self.elements.len());
                 let moved = room.min(elements.len());
                 self.elements.extend(elements.drain(..moved));
@@ -136,7 +136,7 @@ impl Random {
     }
 }
 
-/// A queue under test and what its calls ended with.
+/// A queue under test and the outcomes of its calls.
 struct Tested {
     queue: Queue,
     budget: Arc<Budget>,
@@ -179,7 +179,7 @@ impl Tested {
     }
 }
 
-/// One random event, in the queue and in the model.
+/// One random event, applied to the queue and the model.
 fn event(tested: &mut Tested, model: &mut Model, random: &mut Random) {
     let first = (tested.steps.len() * 100) as i64;
     let count = 1 + random.below(6);
@@ -235,7 +235,7 @@ fn queues_do_what_the_model_does() {
             assert_eq!(*tested.outcomes.lock(), model.outcomes, "seed {seed}, event {n}");
             assert_eq!(tested.queue.len(), model.elements.len(), "seed {seed}, event {n}");
         }
-        // With the queue go its elements and those who wait for it.
+        // Dropping the queue frees its elements and fails the waiting calls.
         let Tested { queue, budget, steps, outcomes } = tested;
         drop(queue);
         let outcomes = outcomes.lock();
@@ -255,7 +255,8 @@ fn a_shuffling_queue_loses_and_doubles_nothing() {
         let got =
             [tested.submit(DEQUEUES, many(50, false)), tested.submit(DEQUEUES, many(20, true))];
         let failing = tested.submit(DEQUEUES, many(20, false));
-        // The second has taken the rest or waits for it; cancelled, it gives everything back.
+        // The second dequeue has taken or waits for the rest; when cancelled, it puts everything
+        // back.
         tested.steps[got[1]].cancellation().cancel(err!(Cancelled, "no more"));
         let rest = tested.submit(DEQUEUES, many(20, true));
         tested.submit(ENQUEUES, Request::Close);

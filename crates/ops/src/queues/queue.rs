@@ -1,4 +1,4 @@
-//! The state machine of queues: when calls may enqueue and dequeue, and closing and cancellation.
+//! The state machine of queues: enqueue, dequeue, close, cancellation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use super::heap::Heap;
 use super::store::{Components, Element, Store};
 use crate::math::random::philox::{Philox, Samples};
 
-/// The lane of enqueues and of closing.
+/// The lane of enqueue and close requests.
 pub(crate) const ENQUEUES: usize = 0;
-/// The lane of dequeues.
+/// The lane of dequeue requests.
 pub(crate) const DEQUEUES: usize = 1;
 
-/// Rows of a batch that are enqueued between two looks at whether the step still runs.
+/// Rows of a batch that are enqueued between two checks for cancellation.
 const ROWS_BETWEEN_CHECKS: usize = 4096;
 
-/// What a kind of queue does with its elements.
+/// Kind of queue.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Kind {
     Fifo,
@@ -47,25 +47,25 @@ impl fmt::Display for Kind {
     }
 }
 
-/// How a queue was declared.
+/// Declaration of a queue.
 #[derive(Clone)]
 pub(crate) struct Spec {
     pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) capacity: usize,
     pub(crate) dtypes: Vec<DType>,
-    /// One for each component, or none: then elements may have any shape.
+    /// Shapes of the components; empty if elements may have any shape.
     pub(crate) shapes: Vec<PartialShape>,
-    /// Elements that an open shuffling queue keeps, to pick from.
+    /// Minimum number of elements that an open shuffle queue keeps.
     pub(crate) min_after_dequeue: usize,
-    /// The seeds as declared.
+    /// The seed attrs.
     pub(crate) seeds: (i64, i64),
-    /// Where a shuffling queue starts.
+    /// Initial state of a shuffle queue's generator.
     pub(crate) generator: Option<Philox>,
 }
 
 impl Spec {
-    /// Whether a queue of the same name that was declared like `self` may serve `other`, too.
+    /// Checks that a queue declared as `self` may be shared with a node declared as `other`.
     pub(crate) fn check_same(&self, other: &Spec) -> Result<()> {
         let name = &self.name;
         ensure!(
@@ -89,7 +89,7 @@ impl Spec {
             self.min_after_dequeue,
             other.min_after_dequeue
         );
-        // Seeds that were left open are drawn, and differ from any that were asked for.
+        // Unset seeds are random, and so differ from any explicit seeds.
         ensure!(
             self.seeds == other.seeds,
             InvalidArgument,
@@ -114,7 +114,7 @@ impl Spec {
         Ok(())
     }
 
-    /// The shape of component `i`, which the caller knows to be declared.
+    /// The shape of component `i`, which must be declared.
     fn shape(&self, i: usize) -> &PartialShape {
         self.shapes.get(i).unwrap_or(&PartialShape::UNKNOWN)
     }
@@ -138,7 +138,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Whether a tuple can be an element.
+    /// Checks that a tuple is a valid element.
     pub(crate) fn check_element(&self, tuple: &[Tensor]) -> Result<()> {
         self.check_types(tuple)?;
         for (i, (tensor, shape)) in tuple.iter().zip(&self.shapes).enumerate() {
@@ -152,7 +152,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Whether a tuple can be a batch of elements; of how many.
+    /// Checks that a tuple is a valid batch; returns its number of elements.
     pub(crate) fn check_batch(&self, tuple: &[Tensor]) -> Result<usize> {
         self.check_types(tuple)?;
         let Some(&count) = tuple.first().and_then(|tensor| tensor.shape().first()) else {
@@ -184,7 +184,7 @@ impl Spec {
         Ok(count)
     }
 
-    /// Whether elements can leave as batches.
+    /// Checks that elements can be dequeued as batches.
     pub(crate) fn check_batches(&self) -> Result<()> {
         ensure!(
             !self.shapes.is_empty(),
@@ -195,7 +195,7 @@ impl Spec {
         Ok(())
     }
 
-    /// A batch of no elements.
+    /// A batch of zero elements.
     pub(crate) fn empty_batch(&self, step: &StepContext) -> Result<Outputs> {
         let empty = |(&dtype, shape): (&DType, &PartialShape)| {
             let shape = batch_shape(0, shape)?;
@@ -216,7 +216,7 @@ impl Spec {
     }
 }
 
-/// Things in a row, for messages.
+/// Comma-separated items for error messages.
 pub(crate) fn listed<T: fmt::Display>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -257,7 +257,7 @@ impl Queue {
         self.gate.look(|contents| contents.is_closed)
     }
 
-    /// Puts elements in regardless of the capacity, and closes the queue if they are the last.
+    /// Enqueues elements regardless of the capacity, and closes the queue if they are the last.
     pub(crate) fn push_all(
         &self,
         elements: Vec<Components>,
@@ -272,27 +272,27 @@ impl Queue {
         })
     }
 
-    /// Closes at once; enqueues that wait are cancelled.
+    /// Closes the queue; waiting enqueues are cancelled.
     pub(crate) fn close_and_cancel(&self) {
         self.gate.change_and_withdraw(ENQUEUES, |contents| contents.is_closed = true);
     }
 }
 
-/// What a call wants of a queue.
+/// A request to a queue.
 pub(crate) enum Request {
-    /// One element in.
+    /// Enqueues one element.
     Enqueue(Components),
-    /// The rows of a batch in, as room allows.
+    /// Enqueues the rows of a batch, as capacity allows.
     EnqueueMany { batch: Components, next: usize, count: usize },
-    /// No more elements after those that wait before it.
+    /// Closes the queue after the enqueues that wait before it.
     Close,
-    /// One element out.
+    /// Dequeues one element.
     Dequeue,
-    /// Many out, all at once; fewer if the queue is closed and `is_up_to`.
+    /// Dequeues `count` elements; fewer if the queue is closed and `is_up_to`.
     DequeueMany { count: usize, is_up_to: bool, taken: Vec<Element> },
 }
 
-/// Elements of a queue and whether more may come.
+/// Elements of a queue, and whether it is closed.
 pub(crate) struct Contents {
     spec: Arc<Spec>,
     store: Store,
@@ -396,7 +396,7 @@ impl Contents {
         for tensor in batch {
             let mut row = row(tensor, index, step.budget())?;
             if self.store.keeps_stragglers() {
-                // One that stays must not keep the whole batch in memory.
+                // A row that stays long must not keep the whole batch in memory.
                 row = row.deep_copy(Some(step.budget()))?;
             }
             components.push(row);
@@ -404,7 +404,7 @@ impl Contents {
         self.push(components, step)
     }
 
-    /// How many elements may leave now.
+    /// Number of elements that may be dequeued now.
     fn available(&self) -> usize {
         let kept = if self.is_closed { 0 } else { self.spec.min_after_dequeue };
         self.store.len().saturating_sub(kept)
@@ -442,7 +442,7 @@ impl Contents {
             *count = self.store.len();
         }
         let wanted = *count - taken.len();
-        // A batch by priority is sorted, so it is taken in one go.
+        // A priority batch is sorted, so it is taken all at once.
         if self.spec.kind == Kind::Priority && self.available() < wanted {
             return Progress::Waits;
         }
@@ -456,7 +456,7 @@ impl Contents {
         if taken.len() > before { Progress::Partly } else { Progress::Waits }
     }
 
-    /// What was taken as one tuple; if there is no memory for it, the elements stay.
+    /// The taken elements as one batch; if the allocation fails, the elements stay.
     fn batch(&mut self, taken: &mut Vec<Element>, step: &StepContext) -> Result<Outputs> {
         let elements = std::mem::take(taken);
         let stacked: Result<SmallVec<_>> = (0..self.spec.dtypes.len())

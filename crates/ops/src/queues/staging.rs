@@ -41,7 +41,7 @@ const STAGE_SIZE: OpDef = OpDef { name: "StageSize", shape: shape::scalar, ..UNS
 
 const STAGE_CLEAR: OpDef = OpDef { name: "StageClear", shape: shape::unknown, ..STAGE_SIZE };
 
-/// How much may be staged; zero is no limit.
+/// Limits of a staging area; zero means unlimited.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     capacity: usize,
@@ -54,7 +54,7 @@ impl Limits {
         Ok(Limits { capacity: attrs.size("capacity")?, memory_bytes: attrs.size("memory_limit")? })
     }
 
-    /// What is larger than the whole area would wait for ever.
+    /// Rejects an element that exceeds the whole area, which would wait forever.
     pub(crate) fn check(&self, bytes: usize) -> Result<()> {
         let limit = self.memory_bytes;
         ensure!(
@@ -74,7 +74,7 @@ impl Limits {
     }
 }
 
-/// Memory that tensors take together.
+/// Total bytes of tensors.
 pub(crate) fn total_bytes<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> usize {
     tensors.into_iter().fold(0, |sum, tensor| sum.saturating_add(tensor.size_bytes()))
 }
@@ -114,9 +114,9 @@ struct Staged {
 
 enum Request {
     Put(Components),
-    /// The first element, for this many outputs.
+    /// Takes the first element, for this many outputs.
     Get(usize),
-    /// The element at an index, for this many outputs.
+    /// Reads the element at an index, for this many outputs.
     Peek(usize, usize),
 }
 
@@ -146,8 +146,8 @@ impl Machine for Staged {
     }
 }
 
-/// An element as a node's outputs. One that does not fit is gone, as in TensorFlow: it would be in
-/// everybody's way.
+/// An element as a node's outputs. An element that does not match is dropped, as in TensorFlow: it
+/// would block all other calls.
 fn values(components: Components, outputs: usize) -> Result<Outputs> {
     ensure!(
         components.len() == outputs,
@@ -175,7 +175,7 @@ impl Staged {
     }
 }
 
-/// Finds or makes a node's staging area.
+/// Finds or creates the staging area of a node.
 struct Area {
     home: Place,
     limits: Limits,

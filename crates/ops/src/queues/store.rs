@@ -15,7 +15,7 @@ pub(crate) type Components = SmallVec<[Tensor; 2]>;
 /// One element of a queue.
 pub(crate) struct Element {
     pub(crate) components: Components,
-    /// Pays for the element itself; the tensors are charged for themselves.
+    /// Charge for the element's slot; the tensors carry their own charges.
     _charge: Charge,
 }
 
@@ -26,7 +26,7 @@ impl Element {
         Ok(Element { components, _charge: Charge::new(budget, bytes)? })
     }
 
-    /// The first component of an element with a priority.
+    /// The first component of an element of a priority queue.
     fn priority(&self) -> Result<i64> {
         match self.components.first() {
             Some(tensor) if tensor.rank() == 0 => tensor.scalar_value(),
@@ -40,13 +40,13 @@ impl Element {
     }
 }
 
-/// The elements in a queue.
+/// The elements of a queue.
 pub(crate) enum Store {
-    /// In the order in which they came.
+    /// First in, first out.
     Fifo(VecDeque<Element>),
-    /// In an order that a generator picks.
+    /// Random order.
     Shuffle(Vec<Element>, Samples),
-    /// The smallest priority first.
+    /// Smallest priority first.
     Priority(Heap<Element>),
 }
 
@@ -59,7 +59,7 @@ impl Store {
         }
     }
 
-    /// Whether elements may stay long after those that came with them have left.
+    /// Whether elements may stay long after others of the same batch were dequeued.
     pub(crate) fn keeps_stragglers(&self) -> bool {
         !matches!(self, Store::Fifo(_))
     }
@@ -87,13 +87,14 @@ impl Store {
         }
     }
 
-    /// Takes back elements that were popped one after the other.
+    /// Puts back elements that were popped in sequence.
     pub(crate) fn put_back(&mut self, elements: Vec<Element>) {
         for element in elements.into_iter().rev() {
             if let Store::Fifo(queue) = self {
                 queue.push_front(element);
             } else {
-                // What was in the store once has a priority.
+                // The push cannot fail: the element has a valid priority, since it was in the store
+                // before.
                 let _ = self.push(element);
             }
         }

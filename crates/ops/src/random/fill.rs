@@ -10,7 +10,7 @@ use crate::math::random::distributions::{
 use crate::math::random::philox::Philox;
 use crate::split::Disjoint;
 
-/// What a group of values costs, for cutting the work: bits alone, or a logarithm and a sine too.
+/// Nanoseconds per group of values: random bits only, or also a logarithm and a sine.
 const PLAIN_NANOSECONDS: f64 = 3.0;
 
 fn normal_nanoseconds<T: Element>() -> f64 {
@@ -22,17 +22,17 @@ pub(crate) fn uniform<T: Real + Element>(init: &KernelInit<'_>) -> Result<AnyKer
     same_everywhere(init, Uniform::<T>::default(), PLAIN_NANOSECONDS)
 }
 
-/// Normal with mean 0 and deviation 1.
+/// Normal with mean 0 and standard deviation 1.
 pub(crate) fn normal<T: Real + Element>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     same_everywhere(init, Normal::<T>::default(), normal_nanoseconds::<T>())
 }
 
-/// Standard normal, nearer to the mean than two deviations.
+/// Truncated standard normal: within two standard deviations of the mean.
 pub(crate) fn truncated_normal<T: Real + Element>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     same_everywhere(init, TruncatedNormal::<T>::default(), 2.0 * normal_nanoseconds::<T>())
 }
 
-/// Any integer of the type.
+/// Uniform over all integers of the type.
 pub(crate) fn full_int<T: Integer + Element>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     same_everywhere(init, FullInt::<T>::default(), PLAIN_NANOSECONDS)
 }
@@ -56,7 +56,7 @@ where
     })
 }
 
-/// Integers from `minval` to before `maxval`.
+/// Uniform integers in `[minval, maxval)`.
 pub(crate) fn uniform_int<T>(init: &KernelInit<'_>) -> Result<AnyKernel>
 where
     T: Integer + Element + std::fmt::Display,
@@ -70,8 +70,8 @@ where
         let low: T = scalar(ctx, minval, "minval")?;
         let high: T = scalar(ctx, maxval, "maxval")?;
         let mut out = ctx.allocate_output(0, shape)?;
-        // An empty tensor has no element that could miss an empty range; a generator that is a
-        // variable looks at the range first.
+        // An empty tensor accepts an empty range; with a generator in a variable the range is
+        // checked first, as in TensorFlow.
         if out.num_elements() > 0 || source.is_state() {
             let Some(distribution) = UniformInt::new(low, high) else {
                 bail!(InvalidArgument, "Need minval < maxval, got {low} >= {high}");
@@ -94,7 +94,7 @@ fn scalar<T: Element>(ctx: &KernelContext<'_>, input: usize, name: &str) -> Resu
     tensor.scalar_value()
 }
 
-/// Fills `out` with values that cost little more than their bits.
+/// Fills `out` with values that cost little more than their random bits.
 pub(crate) fn fill_same<D: Distribution<Item: Element> + Sync>(
     ctx: &KernelContext<'_>,
     philox: Philox,
@@ -104,8 +104,8 @@ pub(crate) fn fill_same<D: Distribution<Item: Element> + Sync>(
     fill_groups(ctx, philox, distribution, PLAIN_NANOSECONDS, out)
 }
 
-/// Fills `out` on several threads; blocks of work begin at group boundaries, so that the bits do
-/// not depend on how the work is cut.
+/// Fills `out` in parallel; blocks begin at group boundaries, so that the bits do not depend on the
+/// division of work.
 fn fill_groups<D: Distribution<Item: Element> + Sync>(
     ctx: &KernelContext<'_>,
     philox: Philox,

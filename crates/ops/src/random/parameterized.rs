@@ -16,10 +16,10 @@ use crate::math::random::truncated::{
 };
 use crate::split::for_each_rows;
 
-/// A value by rejection: a few normal values and logarithms.
+/// Nanoseconds per value of rejection sampling: a few normal values and logarithms.
 const SAMPLE_NANOSECONDS: f64 = 100.0;
 
-/// Gamma values of rate 1; the parameter is called `alpha`.
+/// Gamma values of rate 1 and shape `alpha`.
 pub(crate) fn gamma<T: FromSample + Element>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     sampled::<_, T>(init, "alpha", Gamma::new)
 }
@@ -30,10 +30,10 @@ pub(crate) fn poisson<T: FromSample + Element>(init: &KernelInit<'_>) -> Result<
     sampled::<_, T>(init, parameter, Poisson::new::<T>)
 }
 
-/// Values by rejection, with one parameter each.
+/// Values by rejection sampling, with one parameter each.
 ///
-/// A stateful op draws `shape` values for each parameter. A stateless op is told the whole output
-/// shape, whose last dimensions must be the parameter's.
+/// A stateful op draws `shape` values for each parameter. The shape input of a stateless op is the
+/// whole output shape, whose last dimensions must be the parameter's shape.
 fn sampled<S, T>(
     init: &KernelInit<'_>,
     parameter: &'static str,
@@ -87,7 +87,7 @@ fn check_suffix(shape: &Shape, parameters: &Shape) -> Result<()> {
     Ok(())
 }
 
-/// The elements as doubles.
+/// The elements converted to f64.
 fn to_double(ctx: &KernelContext<'_>, tensor: &Tensor) -> Result<Tensor> {
     fn widen<T: Element + AsPrimitive<f64>>(
         ctx: &KernelContext<'_>,
@@ -108,7 +108,7 @@ fn to_double(ctx: &KernelContext<'_>, tensor: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// How many of `counts` trials succeed, with probability `probs`; the two broadcast.
+/// Number of successes in `counts` trials of probability `probs`; the two broadcast.
 pub(crate) fn binomial<T>(init: &KernelInit<'_>) -> Result<AnyKernel>
 where
     T: Element + Float + Into<f64>,
@@ -126,7 +126,8 @@ where
         let n = common.num_elements();
         let elements = out.num_elements() as u64;
         let philox = if source.is_state() {
-            // What TensorFlow sets aside: two hundred numbers for each four samples or less.
+            // As TensorFlow reserves them: two hundred numbers for each group of up to four
+            // samples.
             let samples = elements.checked_div(n as u64).unwrap_or(0);
             let numbers = (n as u64).wrapping_mul(200).wrapping_mul(samples + 3) / 4;
             source.start(ctx, |generator| generator.reserve_outputs(numbers))?
@@ -151,7 +152,7 @@ where
     })
 }
 
-/// The shape of several tensors broadcast against each other.
+/// The broadcast shape of several tensors.
 fn broadcast(shapes: &[&Shape]) -> Result<Shape> {
     let mut common = PartialShape::scalar();
     for &shape in shapes {
@@ -162,11 +163,11 @@ fn broadcast(shapes: &[&Shape]) -> Result<Shape> {
         .ok_or_else(|| err!(InvalidArgument, "shape {common} has too many elements for 63 bits"))
 }
 
-/// A tensor seen in a shape that it broadcasts to.
+/// A tensor broadcast to a shape.
 struct Operand<'a, T> {
     elements: &'a [T],
-    /// Of each dimension of the common shape, innermost first: its size, and the distance between
-    /// neighbours, 0 where one element stands for all.
+    /// Size and stride of each dimension of the common shape, innermost first; broadcast dimensions
+    /// have stride 0.
     strides: SmallVec<[(usize, usize); 4]>,
     is_whole: bool,
 }
@@ -184,7 +185,7 @@ impl<'a, T: Element> Operand<'a, T> {
         Ok(Operand { elements: tensor.as_slice()?, strides, is_whole })
     }
 
-    /// The element that stands at `index` of the common shape.
+    /// The element at `index` of the common shape.
     fn at(&self, index: usize) -> T {
         if self.is_whole {
             return self.elements[index];
@@ -198,7 +199,7 @@ impl<'a, T: Element> Operand<'a, T> {
     }
 }
 
-/// d sample / d alpha, for samples of gamma distributions.
+/// d sample / d alpha for samples of gamma distributions.
 pub(crate) fn gamma_grad<T>(_: &KernelInit<'_>) -> Result<AnyKernel>
 where
     T: Element + AsPrimitive<f64>,
@@ -221,7 +222,7 @@ where
     })
 }
 
-/// Normal values between bounds, with parameters for each row of the output.
+/// Truncated normal values, with parameters for each row of the output.
 pub(crate) fn bounded_normal<T>(init: &KernelInit<'_>) -> Result<AnyKernel>
 where
     T: Element + Real + Float,
@@ -295,7 +296,7 @@ fn truncation_error(error: TruncationError) -> thalweg_tensor::Error {
     }
 }
 
-/// Normal values between bounds, with parameters that broadcast to the output's last dimensions.
+/// Truncated normal values, with parameters that broadcast to the output's last dimensions.
 pub(crate) fn stateless_bounded_normal<T>(init: &KernelInit<'_>) -> Result<AnyKernel>
 where
     T: Element + Real + Float,

@@ -10,7 +10,7 @@ use crate::math::random::philox::Philox;
 use crate::math::random::selection::{multinomial_blocks, multinomial_row, shuffle};
 use crate::split::{Disjoint, for_each_rows};
 
-/// Rows of the first input in random order.
+/// Shuffles the rows of the first input.
 pub(crate) fn shuffle_rows(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let source = Source::new(init)?;
     AnyKernel::new(move |ctx| {
@@ -30,7 +30,7 @@ pub(crate) fn shuffle_rows(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The rows of `value` in this order, which is a permutation of all of them.
+/// The rows of `value` in the order of `order`, a permutation.
 fn gather_rows(ctx: &KernelContext<'_>, value: &Tensor, order: &[i64]) -> Result<Tensor> {
     match value.dtype() {
         DType::String => gather_strings(ctx, value, order),
@@ -72,7 +72,7 @@ fn gather_plain(ctx: &KernelContext<'_>, value: &Tensor, order: &[i64]) -> Resul
     Ok(out)
 }
 
-/// Rows of `N` bytes, so that each is one load and one store.
+/// Copies rows of `N` bytes, each by one load and one store.
 fn copy_fixed<const N: usize>(source: &[u8], order: &[i64], rows: &mut [u8]) {
     let source = source.as_chunks::<N>().0;
     for (target, &row) in rows.as_chunks_mut::<N>().0.iter_mut().zip(order) {
@@ -103,7 +103,7 @@ fn gather_objects<T: Clone>(source: &[T], order: &[i64]) -> Result<Vec<T>> {
     Ok(rows)
 }
 
-/// Class indices drawn in proportion to the exponentials of logits.
+/// Draws class indices with probabilities `softmax(logits)`.
 pub(crate) fn multinomial<T>(init: &KernelInit<'_>) -> Result<AnyKernel>
 where
     T: Element + AsPrimitive<f64>,
@@ -138,7 +138,7 @@ fn logits_shape(logits: &Tensor) -> Result<(usize, usize)> {
     }
 }
 
-/// Draws every row, several at once; each thread widens a row's logits into scratch of its own.
+/// Draws all rows in parallel; each thread widens a row of logits into its own scratch.
 fn draw_rows<T, C>(
     ctx: &KernelContext<'_>,
     philox: Philox,

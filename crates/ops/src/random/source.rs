@@ -7,26 +7,26 @@ use thalweg_tensor::{DType, Result, Tensor, bail, ensure, err};
 use crate::math::random::philox::Philox;
 use crate::state::generator::advance;
 
-/// Algorithms that an `alg` input may name; `AUTO` leaves the choice to the device.
+/// Values of the `alg` input; `AUTO` lets the device choose.
 pub(crate) const ALGORITHM_PHILOX: i32 = 1;
 pub(crate) const ALGORITHM_AUTO: i32 = 3;
 
-/// The origin of a node's random numbers.
+/// The source of a node's random numbers.
 pub(crate) enum Source {
-    /// A generator that the node keeps between steps. A session has one kernel for each node, so
-    /// every plan moves the same generator on.
+    /// A generator that the node keeps between steps. A session has one kernel per node, so all
+    /// plans advance the same generator.
     Own(Mutex<Philox>),
-    /// Two seeds, in this input.
+    /// Two seeds, in this input (stateless ops, V1).
     Seed(usize),
-    /// Key, counter and algorithm, in this input and the two that follow.
+    /// Key, counter and algorithm, in this input and the two following (stateless ops, V2).
     Key(usize),
-    /// A variable, in the first input, that the step moves on; the algorithm is in this input, or in
-    /// the variable itself.
+    /// A generator state in a variable in input 0, which each step advances. The algorithm is in
+    /// this input, or in the variable itself.
     State(Option<usize>),
 }
 
 impl Source {
-    /// The source that the node's op has: it shows in the inputs' names.
+    /// The source, determined by the names of the op's inputs.
     pub(crate) fn new(init: &KernelInit<'_>) -> Result<Source> {
         let position = |name: &str| init.node.input_range(name).ok().map(|range| range.start);
         if let Some(seed) = position("seed") {
@@ -41,12 +41,13 @@ impl Source {
         }
     }
 
-    /// Whether it is a variable.
+    /// Whether the source is a variable.
     pub(crate) fn is_state(&self) -> bool {
         matches!(self, Source::State(_))
     }
 
-    /// Where this step's numbers begin; a generator that is kept moves on as `reserve` says.
+    /// The position of this step's numbers in the stream; a stateful generator is advanced by
+    /// `reserve`.
     pub(crate) fn start(
         &self,
         ctx: &KernelContext<'_>,
@@ -63,18 +64,18 @@ impl Source {
         }
     }
 
-    /// As [`Source::start`], with what TensorFlow sets aside for each of `outputs` elements.
+    /// As [`Source::start`], reserving as many numbers as TensorFlow does for `outputs` elements.
     pub(crate) fn for_outputs(&self, ctx: &KernelContext<'_>, outputs: usize) -> Result<Philox> {
         self.start(ctx, |generator| generator.reserve_outputs(outputs as u64))
     }
 }
 
-/// Which input says the shape of the result.
+/// Index of the input with the output shape.
 pub(crate) fn shape_position(init: &KernelInit<'_>) -> Result<usize> {
     Ok(init.node.input_range("shape")?.start)
 }
 
-/// The generator of a stateful op; both seeds zero ask for one that nobody can predict.
+/// The generator of a stateful op; if both seeds are zero, it is seeded randomly.
 pub(crate) fn own_generator(init: &KernelInit<'_>) -> Result<Philox> {
     let (seed, seed2) = (init.attrs().int("seed")?, init.attrs().int("seed2")?);
     if seed == 0 && seed2 == 0 {
@@ -85,7 +86,7 @@ pub(crate) fn own_generator(init: &KernelInit<'_>) -> Result<Philox> {
     Ok(Philox::from_seeds(seed, seed2))
 }
 
-/// The generator that a stateless op's seed stands for.
+/// The generator for the seed of a stateless op.
 pub(crate) fn philox_from_seed(seed: &Tensor) -> Result<Philox> {
     ensure!(
         seed.shape().dims() == [2],
@@ -107,7 +108,7 @@ pub(crate) fn philox_from_seed(seed: &Tensor) -> Result<Philox> {
     Ok(Philox::from_stateless_seed(seeds))
 }
 
-/// The generator at a key and counter given as tensors.
+/// The generator for a key and a counter given as tensors.
 fn philox_from_key(key: &Tensor, counter: &Tensor) -> Result<Philox> {
     ensure!(
         key.shape().dims() == [1],

@@ -43,10 +43,10 @@ fn add_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Numbers whose distance from zero can be compared with a threshold of a real type.
+/// Numbers whose absolute value is compared with a threshold of a real type.
 trait Thresholded: Number {
     type Threshold: Element;
-    /// Whether the distance from zero is at least this.
+    /// Whether the absolute value is at least `threshold`.
     fn reaches(self, threshold: Self::Threshold) -> bool;
 }
 
@@ -66,7 +66,7 @@ macro_rules! thresholded {
 thresholded! {
     f32, f32: |x, t| t <= x.abs();
     f64, f64: |x, t| t <= x.abs();
-    // The narrow ones are compared as wider numbers.
+    // Narrow types are compared as wider numbers, which cannot overflow.
     i8, i8: |x, t| i32::from(t) <= i32::from(x).abs();
     i16, i16: |x, t| i32::from(t) <= i32::from(x).abs();
     i32, i32: |x, t| t <= x.wrapping_abs();
@@ -75,13 +75,13 @@ thresholded! {
     Complex64, f64: |x, t| t <= x.norm();
 }
 
-/// Two sparse tensors whose coordinates are walked together.
+/// Two sparse tensors whose coordinates are merged.
 struct Pair<'a> {
     a: Coordinates<'a>,
     b: Coordinates<'a>,
 }
 
-/// Which of the two tensors have a value at a place, and where among their values.
+/// Which of the tensors have a value at a coordinate, with its index.
 enum Place {
     First(usize),
     Second(usize),
@@ -109,7 +109,7 @@ impl<'a> Pair<'a> {
         Ok(Pair { a, b })
     }
 
-    /// Calls `visit` for every place that either has a value at, in order if theirs are.
+    /// Calls `visit` for every coordinate of either tensor, in order if both are sorted.
     fn walk(&self, mut visit: impl FnMut(Place)) {
         let (mut i, mut j) = (0, 0);
         while i < self.a.count && j < self.b.count {
@@ -133,8 +133,8 @@ impl<'a> Pair<'a> {
         (j..self.b.count).for_each(|j| visit(Place::Second(j)));
     }
 
-    /// The coordinates and values that `keep` makes of the places: it gives `None` for those that
-    /// the result leaves out.
+    /// The coordinates and values of the result: `keep` returns the value at a coordinate, or
+    /// `None` to drop it.
     fn merge<T: Element>(
         &self,
         ctx: &KernelContext<'_>,
@@ -180,7 +180,7 @@ fn add<T: Thresholded>(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let threshold = ctx.slice::<T::Threshold>(6)?[0];
         let (a, b) = (ctx.slice::<T>(1)?, ctx.slice::<T>(4)?);
         let (indices, values) = pair.merge(ctx, |place| {
-            // The threshold is for what cancels out: values of one tensor alone stay.
+            // The threshold applies to sums only: values of one tensor alone are kept.
             match *place {
                 Place::First(i) => Some(a[i]),
                 Place::Second(j) => Some(b[j]),
@@ -240,7 +240,7 @@ fn add_grad<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Calls `found(i, k)` for each row `i` of `part` that is row `k` of `all`; both are in order.
+/// Calls `found(i, k)` for each row `i` of `part` that equals row `k` of `all`; both are sorted.
 fn pick(part: Coordinates<'_>, all: Coordinates<'_>, mut found: impl FnMut(usize, usize)) {
     let (mut i, mut k) = (0, 0);
     while i < part.count && k < all.count {
@@ -263,7 +263,7 @@ fn extreme_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A kernel that chooses one of two values; where a tensor has none it is zero.
+/// A kernel for the minimum or maximum of two values; missing values are zero.
 fn extreme<T: Ordered>(
     choose: impl Fn(T, T) -> T + Copy + Send + Sync + 'static,
 ) -> Result<AnyKernel> {
@@ -272,7 +272,7 @@ fn extreme<T: Ordered>(
         pair.a.check_bounds()?;
         pair.b.check_bounds()?;
         let (a, b) = (ctx.slice::<T>(1)?, ctx.slice::<T>(4)?);
-        // NaN wins on either side.
+        // NaN on either side gives NaN.
         let choose = |x: T, y: T| if is_nan(&y) { y } else { choose(x, y) };
         let (indices, values) = pair.merge(ctx, |place| {
             Some(match *place {

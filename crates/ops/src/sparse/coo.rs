@@ -8,22 +8,22 @@ use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, ensure};
 use crate::cells::{Cell, blank, nanoseconds_per_cell};
 use crate::split::for_each_rows;
 
-/// The coordinates of a sparse tensor's values, one row for each, and the sizes they lie within.
-/// That they do is not checked until somebody asks.
+/// The coordinates of a sparse tensor's values, one row each, and the sizes of its dense shape.
+/// Bounds are checked on request only.
 #[derive(Clone, Copy)]
 pub(crate) struct Coordinates<'a> {
-    /// All rows, one after the other.
+    /// All rows, concatenated.
     pub(crate) all: &'a [i64],
     /// Number of rows.
     pub(crate) count: usize,
     /// Length of a row.
     pub(crate) rank: usize,
-    /// Sizes of the dense shape; empty where only coordinates are known.
+    /// Sizes of the dense shape; empty if unknown.
     pub(crate) sizes: &'a [i64],
 }
 
 impl<'a> Coordinates<'a> {
-    /// A matrix of coordinates called `name`, without sizes.
+    /// The coordinates in the matrix `name`, without sizes.
     pub(crate) fn of_matrix(indices: &'a Tensor, name: &str) -> Result<Coordinates<'a>> {
         let &[count, rank] = &indices.shape()[..] else {
             return Err(thalweg_tensor::err!(
@@ -35,7 +35,7 @@ impl<'a> Coordinates<'a> {
         Ok(Coordinates { all: indices.as_slice()?, count, rank, sizes: &[] })
     }
 
-    /// The coordinates of a sparse tensor whose parts fit together.
+    /// The coordinates of a sparse tensor with indices, values and shape of compatible sizes.
     pub(crate) fn of(
         indices: &'a Tensor,
         values: &Tensor,
@@ -83,12 +83,12 @@ impl<'a> Coordinates<'a> {
         &self.all[i * self.rank..(i + 1) * self.rank]
     }
 
-    /// The dense shape, if it is one.
+    /// The dense shape, if it is valid.
     pub(crate) fn shape(&self) -> Result<Shape> {
         Shape::from_i64(self.sizes)
     }
 
-    /// Refuses coordinates outside the dense shape.
+    /// Checks that all coordinates are within the dense shape.
     pub(crate) fn check_bounds(&self) -> Result<()> {
         for i in 0..self.count {
             self.check_row(i)?;
@@ -96,7 +96,7 @@ impl<'a> Coordinates<'a> {
         Ok(())
     }
 
-    /// Refuses row `i` if it lies outside the dense shape.
+    /// Checks that row `i` is within the dense shape.
     #[inline]
     pub(crate) fn check_row(&self, i: usize) -> Result<()> {
         let row = self.row(i);
@@ -110,8 +110,7 @@ impl<'a> Coordinates<'a> {
         Ok(())
     }
 
-    /// Refuses coordinates that lie outside the dense shape, repeat each other, or are not in
-    /// row-major order.
+    /// Checks that all coordinates are within the dense shape, distinct, and in row-major order.
     pub(crate) fn check_sorted(&self) -> Result<()> {
         for i in 0..self.count {
             self.check_row(i)?;
@@ -130,12 +129,12 @@ impl<'a> Coordinates<'a> {
         Ok(())
     }
 
-    /// Positions of the rows in row-major order, those of equal rows as they came.
+    /// Indices of the rows sorted in row-major order (stable).
     pub(crate) fn order(&self, ctx: &KernelContext<'_>) -> Result<Tensor> {
         self.order_by(ctx, |a, b| self.row(a).cmp(self.row(b)))
     }
 
-    /// Positions of the rows in the order that `compare` gives.
+    /// Indices of the rows sorted by `compare`.
     pub(crate) fn order_by(
         &self,
         ctx: &KernelContext<'_>,
@@ -162,12 +161,12 @@ pub(crate) fn set_outputs(
     Ok(())
 }
 
-/// Memory for `count` rows of coordinates.
+/// Uninitialized memory for `count` rows of coordinates.
 pub(crate) fn matrix(ctx: &KernelContext<'_>, count: usize, rank: usize) -> Result<Tensor> {
     ctx.allocate(DType::Int64, Shape::new(&[count, rank])?)
 }
 
-/// The elements of `values` at these positions, which are within it.
+/// The elements of `values` at these indices, which must be in bounds.
 pub(crate) fn take(ctx: &KernelContext<'_>, values: &Tensor, positions: &[i64]) -> Result<Tensor> {
     let mut output = blank(ctx, values.dtype(), Shape::new(&[positions.len()])?)?;
     with_cell!(values.dtype(), C => {
@@ -181,7 +180,7 @@ pub(crate) fn take(ctx: &KernelContext<'_>, values: &Tensor, positions: &[i64]) 
     Ok(output)
 }
 
-/// The rows of coordinates at these positions, which are within them.
+/// The rows of coordinates at these indices, which must be in bounds.
 pub(crate) fn take_rows(
     ctx: &KernelContext<'_>,
     from: Coordinates<'_>,
@@ -196,7 +195,7 @@ pub(crate) fn take_rows(
     Ok(output)
 }
 
-/// Strides of a dense shape whose sizes fit together, as signed numbers.
+/// Strides of a valid dense shape, as signed numbers.
 pub(crate) fn strides(sizes: &[i64]) -> SmallVec<[i64; 6]> {
     let mut strides: SmallVec<[i64; 6]> = smallvec::smallvec![1; sizes.len()];
     for i in (1..sizes.len()).rev() {
@@ -217,7 +216,7 @@ pub(crate) fn set_sparse_outputs(
     c.set_output(first + 2, PartialShape::new([rank]));
 }
 
-/// Checks the shapes of a sparse tensor's parts in inputs `first..first + 3`; gives the number of
+/// Checks the shapes of a sparse tensor's parts in inputs `first..first + 3`; returns the number of
 /// values and the rank, as far as known.
 pub(crate) fn sparse_input_shapes(
     c: &ShapeContext<'_>,

@@ -30,11 +30,11 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// The numbers that are counted, and what each counts.
+/// The values that are counted, and their weights.
 struct Counted<'a, T> {
     numbers: Indices<'a>,
     len: usize,
-    /// Empty where each counts one.
+    /// Empty if each value has weight one.
     weights: &'a [T],
     is_binary: bool,
 }
@@ -64,7 +64,7 @@ impl<'a, T: Number> Counted<'a, T> {
         Ok(())
     }
 
-    /// Counts number `i` into the bins, if one is for it.
+    /// Adds value `i` to its bin, if it has one.
     #[inline]
     fn count(&self, i: usize, bins: &mut [T]) {
         if let Some(bin) = self.numbers.below(i, bins.len()) {
@@ -72,7 +72,7 @@ impl<'a, T: Number> Counted<'a, T> {
         }
     }
 
-    /// The count of a bin once number `i`, too, is in it.
+    /// The count of a bin after adding value `i`.
     #[inline]
     fn counted(&self, so_far: T, i: usize) -> T {
         if self.is_binary {
@@ -92,7 +92,7 @@ fn bins(ctx: &KernelContext<'_>, i: usize) -> Result<usize> {
     }
 }
 
-/// Checks that weights have the shape of what they weigh.
+/// Checks that the weights have the shape of the values.
 fn check_weights(numbers: &Tensor, weights: &Tensor) -> Result<()> {
     ensure!(
         weights.num_elements() == 0 || weights.shape() == numbers.shape(),
@@ -104,7 +104,7 @@ fn check_weights(numbers: &Tensor, weights: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// The number of bins in input `i`, as far as known.
+/// The number of bins in input `i`, if known.
 fn known_bins(c: &ShapeContext<'_>, i: usize) -> Result<Option<usize>> {
     c.with_rank(i, "size", 0)?;
     match c.partial_value(i).and_then(|v| v.first()) {
@@ -217,7 +217,7 @@ fn ragged_bincount_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Where the rows of a ragged tensor of `len` values end.
+/// Ends of the rows of a ragged tensor of `len` values.
 fn row_ends(splits: &Tensor, len: usize) -> Result<&[i64]> {
     let splits = splits.as_slice::<i64>()?;
     let [first, ends @ ..] = splits else {
@@ -233,11 +233,11 @@ fn row_ends(splits: &Tensor, len: usize) -> Result<&[i64]> {
     Ok(ends)
 }
 
-/// Calls `visit(row, i)` for each value; a row begins where the one before it has ended.
+/// Calls `visit(row, i)` for each value; rows are contiguous.
 fn for_each_in_rows(ends: &[i64], len: usize, mut visit: impl FnMut(usize, usize)) {
     let mut row = 0;
     for i in 0..len {
-        // The last end is `len`, so a row is found before they run out.
+        // The last end is `len`, so the search stays in bounds.
         while row + 1 < ends.len() && i as i64 >= ends[row] {
             row += 1;
         }
@@ -278,7 +278,7 @@ fn ragged_count_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The numbers that a sparse histogram has room for.
+/// The range of values that a sparse count includes (`minlength`, `maxlength`).
 #[derive(Clone, Copy)]
 struct Limits {
     minlength: i64,
@@ -296,8 +296,8 @@ impl Limits {
         })
     }
 
-    /// Sets the outputs: for each row the numbers in it, in order, with their counts. `row(i)` is
-    /// the row of number `i`; a histogram of a vector has no rows.
+    /// Sets the outputs: for each row its distinct values, ascending, with their counts. `row(i)`
+    /// is the row of value `i`; a vector input has no rows.
     fn output<T: Number>(
         self,
         ctx: &KernelContext<'_>,

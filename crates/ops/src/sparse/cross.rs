@@ -56,11 +56,11 @@ impl<'a> Features<'a> {
     }
 }
 
-/// Where the features of a row are.
+/// Position of the features of each row.
 enum Rows<'a> {
-    /// For each row the first feature and the number of features.
+    /// For each row the index of the first feature and the number of features.
     Sparse(Tensor),
-    /// As many in each row.
+    /// The same number of features in each row.
     Dense(usize),
     Ragged(Splits<'a>),
 }
@@ -74,7 +74,7 @@ struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// A sparse matrix; rows that are out of order or out of bounds have no features.
+    /// A column from a sparse matrix; rows that are out of order or out of bounds have no features.
     fn sparse(
         ctx: &KernelContext<'_>,
         indices: &'a Tensor,
@@ -125,7 +125,7 @@ impl<'a> Column<'a> {
         Ok(Column { features: Features::of(values)?, rows: Rows::Ragged(splits), batch })
     }
 
-    /// The first feature of a row, and their number.
+    /// The index of the first feature of a row, and their number.
     fn row(&self, row: usize) -> Result<(usize, usize)> {
         Ok(match &self.rows {
             Rows::Sparse(starts) => {
@@ -142,7 +142,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// The number of rows that all columns have.
+/// The number of rows, which all columns must have.
 fn batch_size(columns: &[Column<'_>]) -> Result<usize> {
     let batch = columns.first().map_or(0, |c| c.batch);
     for (i, column) in columns.iter().enumerate() {
@@ -156,9 +156,9 @@ fn batch_size(columns: &[Column<'_>]) -> Result<usize> {
     Ok(batch)
 }
 
-/// The crosses of each row, counted.
+/// The number of crosses of each row.
 struct Counts {
-    /// For each row how many crosses the rows before it have; one more entry for all.
+    /// Cumulative number of crosses before each row, followed by the total.
     starts: Tensor,
     total: usize,
     largest: usize,
@@ -184,24 +184,24 @@ fn too_many() -> thalweg_tensor::Error {
     err!(InvalidArgument, "there are too many crosses to count them in 63 bits")
 }
 
-/// How a cross is made of its features.
+/// How the features of a cross are combined.
 enum Maker {
     Join(Bytes),
     Hash {
-        /// What the hash starts from; else it is the first feature's.
+        /// The initial value of the hash; if `None`, the first feature's hash.
         key: Option<u64>,
         buckets: i64,
         features: FeatureHash,
     },
 }
 
-/// How a feature is hashed.
+/// Hash of a feature.
 enum FeatureHash {
-    /// Strings by their fingerprint, numbers as they are.
+    /// Strings by their fingerprint, integers by their value.
     Plain,
-    /// Numbers of sparse columns by the fingerprint of their low half.
+    /// Integers of sparse columns by the fingerprint of their low half.
     Fingerprint,
-    /// All with a key.
+    /// All features by a keyed hash.
     Keyed([u64; 2]),
 }
 
@@ -221,7 +221,7 @@ impl FeatureHash {
     }
 }
 
-/// The fingerprint of two things from theirs, as TensorFlow concatenates them.
+/// TensorFlow's `FingerprintCat64`.
 fn concatenate_fingerprints(first: u64, second: u64) -> u64 {
     const FACTOR: u64 = 0xc6a4_a793_5bd1_e995;
     let mix = |x: u64| x ^ (x >> 47);
@@ -307,7 +307,7 @@ impl Maker {
     }
 }
 
-/// The columns of an op that takes sparse and dense ones.
+/// The columns of an op with sparse and dense inputs.
 fn columns<'a>(ctx: &'a KernelContext<'_>) -> Result<Vec<Column<'a>>> {
     let (values, dense) = (ctx.input_range("values")?, ctx.input_range("dense_inputs")?);
     let n = ctx.input_range("indices")?.len();
@@ -326,7 +326,7 @@ fn columns<'a>(ctx: &'a KernelContext<'_>) -> Result<Vec<Column<'a>>> {
 /// The crosses of some columns, as a sparse matrix.
 fn crosses(ctx: &KernelContext<'_>, columns: &[Column<'_>], maker: &Maker) -> Result<[Tensor; 3]> {
     let batch = batch_size(columns)?;
-    // Rows of a column without features are as many as anybody cares to say.
+    // Columns without features may have any number of rows.
     let is_empty = columns.iter().any(|c| c.features.len() == 0);
     let counts = count_crosses(ctx, columns, if is_empty { 0 } else { batch })?;
     let mut indices = matrix(ctx, counts.total, 2)?;
@@ -407,7 +407,7 @@ fn ragged_cross_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The columns in the order that `order` gives their kinds in.
+/// The columns in the order of their kinds in `order`.
 fn ragged_columns<'a>(ctx: &'a KernelContext<'_>, order: &str) -> Result<Vec<Column<'a>>> {
     let range = |name| ctx.input_range(name);
     let (ragged, splits) = (range("ragged_values")?, range("ragged_row_splits")?);

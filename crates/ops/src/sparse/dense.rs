@@ -114,7 +114,7 @@ fn sparse_to_dense(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The number of values and the rank.
+/// Checks the inputs of `SparseToDense`; returns the number of values and the rank.
 fn check_to_dense(ctx: &KernelContext<'_>) -> Result<(usize, usize)> {
     let (indices, shape) = (ctx.input(0)?, ctx.input(1)?);
     let (values, default) = (ctx.input(2)?, ctx.input(3)?);
@@ -157,7 +157,7 @@ fn dense_add_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses ranks that TensorFlow has no loop for.
+/// Checks that TensorFlow has a kernel for the rank.
 fn check_rank(rank: usize) -> Result<()> {
     ensure!(
         (1..=5).contains(&rank),
@@ -252,7 +252,7 @@ fn cwise_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How far neighbours lie apart in the dense operand, stretched to the sparse one's shape.
+/// Strides of the dense operand, broadcast to the sparse one's shape.
 fn broadcast_strides(sparse: &Coordinates<'_>, dense: &Tensor) -> Result<SmallVec<[usize; 6]>> {
     let shape = sparse.shape()?;
     let dims = dense.shape();
@@ -294,7 +294,7 @@ fn cwise<T: Number>(
                 sparse.row(i).iter().zip(&strides).map(|(&x, &s)| x as usize * s).sum();
             elements[offset]
         };
-        // Here floats, too, refuse to be divided by zero, but only by divisors that are used.
+        // Here division of floats by zero is an error, too, but only for divisors that are used.
         ensure!(
             !divides || (0..sparse.count).all(|i| partner(i) != T::default()),
             InvalidArgument,

@@ -54,12 +54,13 @@ fn fill_sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Where the values of a tensor go when rows without one get a default.
+/// Destination of the values when empty rows get a default value.
 struct Filled {
-    /// For each row the first of its places in the result; one more entry ends the last.
+    /// For each row the index of its first value in the result, followed by the end of the last
+    /// row.
     starts: Tensor,
     is_empty: Tensor,
-    /// For each value its place in the result.
+    /// For each value its index in the result.
     places: Tensor,
     is_unchanged: bool,
 }
@@ -98,14 +99,14 @@ fn count_rows(
         *place = *start;
         *start += 1;
     }
-    // Each start has moved to the end of its row's values: back by as many.
+    // Each start was advanced to the end of its row's values, and is moved back here.
     for i in 0..count {
         next[row(i) as usize] -= 1;
     }
     Ok(Filled { starts, is_empty, places, is_unchanged })
 }
 
-/// The values at their places, and the default in empty rows.
+/// The values at their new indices, and the default in empty rows.
 fn place_values(
     ctx: &KernelContext<'_>,
     filled: &Filled,
@@ -130,7 +131,7 @@ fn place_values(
     Ok(output)
 }
 
-/// The coordinates at their places, and the first of each empty row.
+/// The coordinates at their new indices, and zeros for the default of each empty row.
 fn place_indices(
     ctx: &KernelContext<'_>,
     filled: &Filled,
@@ -226,7 +227,7 @@ fn fill_ragged(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let rowids = Coordinates { all: ids.as_slice()?, count, rank: 1, sizes: &[] };
         let filled = count_rows(ctx, count, rows as usize, |i| rowids.all[i])?;
         let (ids, values) = if rows == 0 {
-            // TensorFlow's result for no rows is a matrix.
+            // As in TensorFlow, the result for zero rows is a matrix.
             (matrix(ctx, 0, 1)?, values.clone())
         } else if filled.is_unchanged {
             (ids.clone(), values.clone())

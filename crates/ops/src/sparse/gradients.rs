@@ -1,5 +1,5 @@
-//! Gradients of sparse and ragged ops. Only values have gradients: indices, shapes and splits have
-//! none.
+//! Gradients of sparse and ragged ops. Only values have gradients: indices, shapes and row splits
+//! are integers.
 
 use thalweg_graph::{GradientContext, IndexedSlices, Output};
 use thalweg_tensor::{DType, Result, bail};
@@ -31,7 +31,7 @@ fn rows(g: &mut GradientContext<'_>, of: Output) -> Result<Output> {
     g.op("StridedSlice").inputs(&[shape, begin, end, end]).attr("shrink_axis_mask", 1i64).build()
 }
 
-/// 0, 1, .. up to the number of rows, as int64.
+/// 0, 1, .. up to the number of rows of `of`, as int64.
 fn row_numbers(g: &mut GradientContext<'_>, of: Output) -> Result<Output> {
     let (zero, one) = (g.number(DType::Int64, 0.0)?, g.number(DType::Int64, 1.0)?);
     let rows = rows(g, of)?;
@@ -61,7 +61,7 @@ pub(crate) fn to_dense(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(3, of_default)?;
     match g.shape(values).rank() {
         Some(1) => g.set(2, of_values),
-        // One value may stand for all.
+        // A single value may be broadcast.
         _ => set_repeated(g, 2, of_values),
     }
 }
@@ -73,7 +73,7 @@ pub(crate) fn tensor_dense_add(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(3, grad)
 }
 
-/// The coordinates in the dense operand that a sparse one's coordinates meet when it is broadcast.
+/// The coordinates in the dense operand for the coordinates of the sparse one, under broadcasting.
 fn partner_indices(g: &mut GradientContext<'_>) -> Result<Output> {
     let (indices, shape, dense) = (g.input(0), g.input(2), g.input(3));
     let dense_shape = long_shape(g, dense)?;
@@ -83,14 +83,14 @@ fn partner_indices(g: &mut GradientContext<'_>) -> Result<Output> {
     let begin = g.op("Pack").inputs(&[zero, missing]).attr("N", 2i64).build()?;
     let everything = g.ints(&[-1, -1])?;
     let columns = g.add("Slice", &[indices, begin, everything])?;
-    // Where the dense operand has one element all meet it.
+    // Dimensions of size 1 of the dense operand are broadcast.
     let one = g.number(DType::Int64, 1.0)?;
     let is_repeated = g.add("Equal", &[dense_shape, one])?;
     let nothing = g.add("ZerosLike", &[columns])?;
     g.select(is_repeated, nothing, columns)
 }
 
-/// Sets the adjoints of the sparse values, and of the dense operand from what each value adds to it.
+/// Sets the adjoints of the sparse values, and of the dense operand from the adjoint of each value.
 fn set_cwise(g: &mut GradientContext<'_>, at: Output, values: Output, dense: Output) -> Result<()> {
     g.set(1, values)?;
     let shape = long_shape(g, g.input(3))?;
@@ -124,12 +124,12 @@ pub(crate) fn add(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(4, of[1])
 }
 
-/// The adjoints of two tensors' values go back to the values of the sum that they came from.
+/// The adjoints of the sum's values are gathered to the values of both operands.
 pub(crate) fn add_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let sum = g.input(3);
     let one = g.number(DType::Int64, 1.0)?;
     let numbers = row_numbers(g, sum)?;
-    // From 1, since 0 says that the sum does not have the value.
+    // From 1, since 0 marks values that the sum does not contain.
     let numbers = g.plus(numbers, one)?;
     let (a, b) = (g.input(1), g.input(2));
     let origins = g.op("SparseAddGrad").inputs(&[numbers, a, b, sum]).build_all()?;
@@ -177,7 +177,7 @@ pub(crate) fn reduce_sum(g: &mut GradientContext<'_>) -> Result<()> {
     let axes = g.add("FloorMod", &[shifted, rank])?;
     let all = g.add("Range", &[zero, rank, one])?;
     let (ones, zeros) = (g.add("OnesLike", &[all])?, g.add("ZerosLike", &[axes])?);
-    // 1 for the dimensions that stay, 0 for those that are summed.
+    // 1 for kept dimensions, 0 for summed ones.
     let stays = g.op("DynamicStitch").inputs(&[all, axes, ones, zeros]).attr("N", 2i64).build()?;
     let stays = g.cast(stays, DType::Int64)?;
     let goes = g.number_minus(1.0, stays)?;
@@ -216,7 +216,7 @@ fn adjoint_matrix(g: &mut GradientContext<'_>, matrix: Output) -> Result<Output>
     conj(g, transposed)
 }
 
-/// Of `a b`, either of them as its adjoint if the op says so.
+/// Gradient of `a b`, where each factor is optionally an adjoint.
 pub(crate) fn matmul(g: &mut GradientContext<'_>) -> Result<()> {
     let grad = g.grad(0)?;
     let (adjoint_a, adjoint_b) = (g.attrs().bool("adjoint_a")?, g.attrs().bool("adjoint_b")?);
@@ -228,7 +228,7 @@ pub(crate) fn matmul(g: &mut GradientContext<'_>) -> Result<()> {
         false => (of_b, b),
     };
     g.set(3, of_b)?;
-    // A value at (r, c) multiplies row c of b into row r of the product.
+    // A value at (r, c) multiplies row c of b and adds to row r of the product.
     let (r, c) = (column(g, indices, 0)?, column(g, indices, 1)?);
     let axis = g.int(0)?;
     let (to, from) = if adjoint_a { (c, r) } else { (r, c) };
@@ -241,7 +241,7 @@ pub(crate) fn matmul(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(1, of_values)
 }
 
-/// The rows of the values that were picked get what came of them.
+/// The adjoints of gathered rows are summed into the rows of the values.
 pub(crate) fn ragged_gather(g: &mut GradientContext<'_>) -> Result<()> {
     let (splits, outputs) = (g.num_inputs() - 2, g.num_outputs());
     let (grad, values) = (g.grad(outputs - 1)?, g.input(splits));
@@ -266,7 +266,8 @@ pub(crate) fn ragged_to_sparse(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(values, adjoint)
 }
 
-/// Each place of the result goes back to the row of values that stands there, or to the default.
+/// The adjoint of each position of the result goes to the row of values at that position, or to the
+/// default.
 pub(crate) fn ragged_to_dense(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, values) = (g.grad(0)?, g.input(1));
     let types = g.attrs().strings("row_partition_types")?;
@@ -274,7 +275,7 @@ pub(crate) fn ragged_to_dense(g: &mut GradientContext<'_>) -> Result<()> {
     let shape = g.shape_of(g.output(0))?;
     let (begin, size) = (g.ints(&[0])?, g.ints(&[ragged])?);
     let outer = g.add("Slice", &[shape, begin, size])?;
-    // The same op tells where each row of values went.
+    // The same op applied to row numbers returns the source row of each position.
     let numbers = row_numbers(g, values)?;
     let nowhere = g.number(DType::Int64, -1.0)?;
     let partitions = g.inputs()[3..].to_vec();
@@ -295,7 +296,7 @@ pub(crate) fn ragged_to_dense(g: &mut GradientContext<'_>) -> Result<()> {
     let count = rows(g, values)?;
     let of_values = g.add("UnsortedSegmentSum", &[grads, places, count])?;
     g.set(1, of_values)?;
-    // All places that are nowhere make up segment 0, the others none.
+    // Positions without a value form segment 0; the others are dropped.
     let zeros = g.add("ZerosLike", &[places])?;
     let is_value = g.add("GreaterEqual", &[places, zeros])?;
     let ones = g.add("OnesLike", &[places])?;

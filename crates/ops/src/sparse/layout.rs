@@ -56,7 +56,7 @@ fn reshape_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The product of these sizes.
+/// The product of `sizes`.
 fn product(sizes: &[i64]) -> Result<i64> {
     let mut product = 1i64;
     for &size in sizes {
@@ -67,7 +67,7 @@ fn product(sizes: &[i64]) -> Result<i64> {
     Ok(product)
 }
 
-/// The new shape with its -1, if it has one, worked out.
+/// The new shape with its -1, if any, computed.
 fn complete(old: &[i64], new: &[i64]) -> Result<SmallVec<[i64; 6]>> {
     let total = product(old)?;
     let mut sizes: SmallVec<[i64; 6]> = new.into();
@@ -151,7 +151,7 @@ fn reshape(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The coordinates in a shape with other strides of what has the same place in row-major order.
+/// The coordinates of the same row-major offset in a shape with other strides.
 fn renumber(
     ctx: &thalweg_kernel::KernelContext<'_>,
     from: Coordinates<'_>,
@@ -165,7 +165,7 @@ fn renumber(
             let terms = from.row(first + n).iter().zip(old).map(|(x, s)| x.wrapping_mul(*s));
             let mut place = terms.fold(0, i64::wrapping_add);
             for (x, &stride) in row.iter_mut().zip(new) {
-                // Strides of a shape without zeroes are not zero.
+                // Strides of a shape without zeros are not zero.
                 *x = place.checked_div(stride).unwrap_or(0);
                 place = place.checked_rem(stride).unwrap_or(0);
             }

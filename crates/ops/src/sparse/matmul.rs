@@ -36,7 +36,7 @@ fn product_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Elements of matrices, with the type that their sums are kept in.
+/// Element types with their accumulator types.
 trait Factor: Element {
     type Sum: Number;
     fn widen(self) -> Self::Sum;
@@ -79,9 +79,9 @@ factors! {
     Complex64 => Complex64: |x| x, |x| x, |x| x.conj();
 }
 
-/// Sizes of a product whose operands fit together.
+/// Sizes of a product with compatible operands.
 struct Sizes {
-    /// Values of the sparse matrix.
+    /// Number of values of the sparse matrix.
     count: usize,
     rows: usize,
     inner: usize,
@@ -163,7 +163,7 @@ fn product<T: Factor>(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let values = ctx.slice::<T>(1)?;
         let mut sums = ctx.zeros(T::Sum::DTYPE, shape.clone())?;
         let target = Disjoint::new(sums.as_mut_slice::<T::Sum>()?);
-        // Threads take columns, so that each sum adds its terms in the order of the values.
+        // Work is divided by columns, so that each sum adds its terms in the order of the values.
         ctx.parallel_for(columns, count as f64, |range| {
             for (i, &value) in values.iter().enumerate() {
                 let value = if adjoint_a { value.conjugate() } else { value }.widen();

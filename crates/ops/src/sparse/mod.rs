@@ -1,4 +1,4 @@
-//! Sparse and ragged tensors: coordinates and values, sets, counts, rows of different lengths.
+//! Sparse and ragged tensors: coordinates and values, sets, counts, row splits.
 
 mod coo;
 mod gradients;

@@ -42,7 +42,7 @@ fn concat_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A dimension that may count from the end.
+/// The non-negative form of an axis.
 fn axis(given: i64, rank: usize, name: &str) -> Result<usize> {
     let axis = if given < 0 { given.saturating_add(rank as i64) } else { given };
     usize::try_from(axis).ok().filter(|&a| a < rank).ok_or_else(|| {
@@ -77,7 +77,7 @@ fn concat(init: &KernelInit<'_>) -> Result<AnyKernel> {
             ensure!(Shape::from_i64(sizes).is_ok(), Internal, "{sizes:?} is not a shape");
         }
         let (indices, values) = join(ctx, &parts, axis)?;
-        // The parts lie one behind the other, which is in order only along the first dimension.
+        // The concatenated parts are in row-major order only along the first dimension.
         let shape = Tensor::vector(&sizes)?;
         let all = Coordinates::of(&indices, &values, &shape)?;
         let order = all.order(ctx)?;
@@ -90,7 +90,8 @@ fn concat(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// All coordinates, moved along `axis` by what lies before their part, and all values.
+/// Concatenates all coordinates, offset along `axis` by the size of the preceding parts, and all
+/// values.
 fn join(
     ctx: &KernelContext<'_>,
     parts: &[Coordinates<'_>],
@@ -132,21 +133,21 @@ fn split_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A dimension cut into pieces of nearly equal size, the longer ones first.
+/// A dimension divided into pieces of nearly equal size, the longer ones first.
 struct Pieces {
     size: i64,
     longer: i64,
 }
 
 impl Pieces {
-    /// Where piece `i` begins.
+    /// Start of piece `i`.
     fn start(&self, i: i64) -> i64 {
         i * self.size + i.min(self.longer)
     }
 
-    /// The piece that holds `x`.
+    /// The piece that contains `x`.
     fn holding(&self, x: i64) -> i64 {
-        // Pieces that are all of one size may be as large as any number.
+        // If all pieces have one size, it may be any number.
         if self.longer == 0 {
             return x / self.size;
         }

@@ -25,7 +25,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Where the rows of one ragged dimension begin; one more entry ends the last.
+/// Row splits of one ragged dimension: the start of each row, followed by the end of the last.
 #[derive(Clone, Copy)]
 pub(crate) struct Splits<'a> {
     at: Indices<'a>,
@@ -34,7 +34,7 @@ pub(crate) struct Splits<'a> {
 }
 
 impl<'a> Splits<'a> {
-    /// Checks that the rows do not overlap.
+    /// Checks that the row splits are ascending.
     pub(crate) fn of(tensor: &'a Tensor) -> Result<Splits<'a>> {
         ensure!(
             tensor.rank() == 1 && tensor.num_elements() > 0,
@@ -56,13 +56,13 @@ impl<'a> Splits<'a> {
         Ok(splits)
     }
 
-    /// Where row `i` begins, or for `rows` where the last ends.
+    /// The start of row `i`, or for `rows` the end of the last row.
     #[inline]
     pub(crate) fn start(&self, i: usize) -> usize {
         self.at.at(i) as usize
     }
 
-    /// One more than the last value that a row holds.
+    /// The end of the last row.
     pub(crate) fn end(&self) -> usize {
         self.start(self.rows)
     }
@@ -72,14 +72,14 @@ impl<'a> Splits<'a> {
     }
 }
 
-/// A tensor of row splits that is filled from the front.
+/// A row splits tensor that is filled sequentially.
 pub(crate) struct SplitsWriter {
     tensor: Tensor,
     next: usize,
 }
 
 impl SplitsWriter {
-    /// Room for `rows` rows; the first begins at 0.
+    /// Allocates splits of `rows` rows; the first begins at 0.
     pub(crate) fn new(ctx: &KernelContext<'_>, dtype: DType, rows: usize) -> Result<SplitsWriter> {
         let shape = Shape::new(&[rows.saturating_add(1)])?;
         let mut writer = SplitsWriter { tensor: ctx.allocate(dtype, shape)?, next: 0 };
@@ -87,7 +87,7 @@ impl SplitsWriter {
         Ok(writer)
     }
 
-    /// Where the row ends that began where the last push said.
+    /// Appends the end of the next row.
     pub(crate) fn push(&mut self, end: usize) -> Result<()> {
         let wrong = || err!(InvalidArgument, "row split {end} does not fit the splits' type");
         if self.tensor.dtype() == DType::Int32 {
@@ -101,7 +101,7 @@ impl SplitsWriter {
         Ok(())
     }
 
-    /// The tensor, all of whose rows were pushed.
+    /// The tensor, after all rows were pushed.
     pub(crate) fn finish(self) -> Tensor {
         debug_assert_eq!(self.next, self.tensor.num_elements());
         self.tensor
@@ -134,7 +134,8 @@ fn gather_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Checks that each level's rows are there in the next, and the last one's among the values.
+/// Checks that each level's rows are in bounds of the next level, and the last level's of the
+/// values.
 fn check_levels(levels: &[Splits<'_>], values: &Tensor) -> Result<()> {
     ensure!(values.rank() >= 1, InvalidArgument, "the values' rank must be nonzero");
     let ends = levels.iter().map(Splits::end);
@@ -188,7 +189,7 @@ fn gathered(
     Ok(outputs)
 }
 
-/// Splits of the dimensions that a matrix (or more) of indices adds: all rows have one length.
+/// Row splits of the dimensions that indices of rank 2 or more add: all rows have one length.
 fn uniform_splits(ctx: &KernelContext<'_>, dtype: DType, shape: &Shape) -> Result<Vec<Tensor>> {
     let mut outputs = Vec::with_capacity(shape.rank());
     let mut rows = 1;
@@ -203,7 +204,7 @@ fn uniform_splits(ctx: &KernelContext<'_>, dtype: DType, shape: &Shape) -> Resul
     Ok(outputs)
 }
 
-/// For each index the range of values that its row holds.
+/// For each index, the range of values of its row.
 fn picks(ctx: &KernelContext<'_>, level: &Splits<'_>, indices: &Tensor) -> Result<Tensor> {
     let mut picked = matrix(ctx, indices.num_elements(), 2)?;
     let at = Indices::of(indices)?;
@@ -216,7 +217,7 @@ fn picks(ctx: &KernelContext<'_>, level: &Splits<'_>, indices: &Tensor) -> Resul
     Ok(picked)
 }
 
-/// Splits of rows as long as these ranges.
+/// Row splits for rows of the lengths of these ranges.
 fn split_lengths<'a>(
     ctx: &KernelContext<'_>,
     dtype: DType,
@@ -232,13 +233,13 @@ fn split_lengths<'a>(
     Ok(writer.finish())
 }
 
-/// Elements in all of these ranges.
+/// The total length of these ranges.
 fn total(ranges: &[i64]) -> usize {
     let lengths = ranges.chunks_exact(2).map(|r| (r[1] - r[0]) as usize);
     lengths.fold(0, usize::saturating_add)
 }
 
-/// The splits of the picked rows of a level; then the ranges are those of what the rows hold.
+/// The row splits of the gathered rows of a level; `ranges` then become ranges of the next level.
 fn next_level(
     ctx: &KernelContext<'_>,
     dtype: DType,
@@ -258,7 +259,7 @@ fn next_level(
     Ok(writer.finish())
 }
 
-/// The rows of `values` in these ranges, one behind the other.
+/// The rows of `values` in these ranges, concatenated.
 fn copy_ranges(ctx: &KernelContext<'_>, values: &Tensor, ranges: &[i64]) -> Result<Tensor> {
     let mut dims: SmallVec<[usize; 6]> = values.shape()[..].into();
     dims[0] = total(ranges);
@@ -304,9 +305,9 @@ fn range_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Numbers that ranges are made of.
+/// Element types of ranges.
 trait Stepped: Element + Real {
-    /// How many numbers there are from `start` until before `limit`; none if they are countless.
+    /// Number of elements from `start` up to but excluding `limit`; `None` if it is not finite.
     fn steps(start: Self, limit: Self, delta: Self) -> Option<usize>;
 }
 
@@ -407,7 +408,7 @@ fn to_sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the levels follow each other without a gap.
+/// Checks that each level ends where the next begins, without gaps.
 pub(crate) fn check_nested(levels: &[Splits<'_>], values: &Tensor) -> Result<()> {
     ensure!(values.rank() >= 1, InvalidArgument, "the values' rank must be nonzero");
     let counts = levels[1..].iter().map(|s| s.rows).chain([values.shape()[0]]);
@@ -454,7 +455,7 @@ fn coordinates(levels: &[Splits<'_>], inner: &[usize], indices: &mut [i64], rank
     if inner_len == 0 {
         return;
     }
-    // The row of each level that holds the value at hand; they only move forward.
+    // The current row of each level, which only increases.
     let mut rows: SmallVec<[usize; 4]> = smallvec::smallvec![0; levels.len()];
     for (value, block) in indices.chunks_exact_mut(inner_len * rank).enumerate() {
         let mut prefix: SmallVec<[i64; 6]> = smallvec::smallvec![0; levels.len() + 1];

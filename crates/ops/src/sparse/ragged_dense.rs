@@ -36,14 +36,14 @@ fn to_dense_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How one input tells the rows of a dimension apart.
+/// Row partition types (`row_partition_types`).
 #[derive(Clone, Copy, PartialEq)]
 enum Partition {
-    /// The number of rows of the outermost dimension.
+    /// The number of rows of the outermost dimension (`FIRST_DIM_SIZE`).
     FirstDimSize,
-    /// For each value the row it belongs to.
+    /// For each value its row (`VALUE_ROWIDS`).
     ValueRowids,
-    /// For each row the value it begins with.
+    /// For each row its first value (`ROW_SPLITS`).
     RowSplits,
 }
 
@@ -101,7 +101,7 @@ impl Level<'_> {
         longest
     }
 
-    /// The number of rows that it speaks of, at least.
+    /// A lower bound of the number of rows.
     fn rows(&self) -> usize {
         match self.partition {
             Partition::RowSplits => self.len.saturating_sub(1),
@@ -112,9 +112,9 @@ impl Level<'_> {
         }
     }
 
-    /// Where the values of this dimension go, given where its rows do: a place in the output, or
-    /// -1. Only the first `needed` are asked for; a row has room for `width` of them, `stride`
-    /// apart.
+    /// Output index of each value of this dimension, or -1, given the output indices of its rows.
+    /// Only the first `needed` are computed; a row holds at most `width` values at distance
+    /// `stride`.
     fn places(
         &self,
         ctx: &KernelContext<'_>,
@@ -166,7 +166,7 @@ impl Level<'_> {
         Ok(places)
     }
 
-    /// The number of values that the rows hold.
+    /// The number of values in the rows.
     fn check_splits(&self, rows: usize) -> Result<usize> {
         ensure!(
             (1..=rows + 1).contains(&self.len),
@@ -193,7 +193,7 @@ impl Level<'_> {
     }
 }
 
-/// The shape of the result: what was asked for, and what the rows and values say of the rest.
+/// The shape of the result: the requested shape, completed from rows and values.
 fn output_shape(
     ctx: &KernelContext<'_>,
     first: usize,
@@ -236,7 +236,7 @@ fn output_shape(
     Shape::from_i64(&sizes)
 }
 
-/// Checks that the default can be stretched to the shape of a value.
+/// Checks that the default can be broadcast to the shape of a value.
 fn check_default(default: &Shape, element: &[usize]) -> Result<()> {
     let pairs = default.iter().rev().zip(element.iter().rev());
     ensure!(
@@ -247,7 +247,7 @@ fn check_default(default: &Shape, element: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// The default value in the shape of a value.
+/// The default value broadcast to the shape of a value.
 fn stretched(ctx: &KernelContext<'_>, default: &Tensor, element: &[usize]) -> Result<Tensor> {
     let own = crate::strided::strides(default.shape());
     let missing = element.len() - default.rank();
@@ -325,7 +325,7 @@ fn fill(ctx: &KernelContext<'_>, output: &mut Tensor, default: &Tensor) -> Resul
     Ok(())
 }
 
-/// Copies the values to their places.
+/// Copies the values to their output indices.
 fn scatter(
     ctx: &KernelContext<'_>,
     output: &mut Tensor,
@@ -337,7 +337,7 @@ fn scatter(
     let element: usize = values.shape()[1..].iter().product();
     let strides = crate::strided::strides(&shape);
     let needed = |level: usize| levels.get(level).map_or(values.shape()[0], Level::rows);
-    // Rows that nothing is said of need no place; `rows` that are not there are refused below.
+    // Rows without a partition entry need no index; missing rows are rejected below.
     let mut places = ctx.allocate(DType::Int64, Shape::new(&[first.min(needed(0))])?)?;
     for (i, place) in places.as_mut_slice::<i64>()?.iter_mut().enumerate() {
         *place = if i < shape[0] { (i * strides[0]) as i64 } else { -1 };

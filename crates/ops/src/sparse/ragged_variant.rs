@@ -33,15 +33,15 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// TensorFlow's name for the value.
+/// TensorFlow's type name of the variant.
 const RAGGED_TYPE: &str = "RaggedTensorVariant";
 
-/// A ragged tensor: splits from the outermost dimension inwards, and values.
+/// A ragged tensor: row splits from the outermost dimension inwards, and values.
 #[derive(Clone, Debug)]
 pub(crate) struct Ragged {
     splits: SmallVec<[Tensor; 2]>,
     values: Tensor,
-    /// Levels of variants in the values.
+    /// Nesting depth of variants in the values.
     depth: usize,
 }
 
@@ -66,12 +66,12 @@ impl Ragged {
         Ok(Ragged { splits, values, depth })
     }
 
-    /// Rows of values.
+    /// A ragged tensor with one level of row splits.
     pub(crate) fn of_rows(splits: Tensor, values: Tensor) -> Result<Ragged> {
         Ragged::new(SmallVec::from_iter([splits]), values)
     }
 
-    /// The splits, from the outermost dimension inwards.
+    /// The row splits, from the outermost dimension inwards.
     pub(crate) fn splits(&self) -> &[Tensor] {
         &self.splits
     }
@@ -81,17 +81,17 @@ impl Ragged {
         &self.values
     }
 
-    /// The same rows of other values.
+    /// The same row splits with other values.
     pub(crate) fn with_values(self, values: Tensor) -> Result<Ragged> {
         Ragged::new(self.splits, values)
     }
 
-    /// A scalar that holds the ragged tensor.
+    /// A scalar variant that holds the ragged tensor.
     pub(crate) fn into_tensor(self) -> Result<Tensor> {
         Tensor::from_variants(Shape::scalar(), vec![self.into_variant()])
     }
 
-    /// The ragged tensor in a variant, which may have come from another process.
+    /// The ragged tensor in a variant, which may have been decoded from another process.
     pub(crate) fn of(value: &VariantValue, i: usize) -> Result<Ragged> {
         let encoded = value.as_ref().filter(|v| v.type_name() == RAGGED_TYPE);
         let mut tensors = match encoded.and_then(|v| v.encode()) {
@@ -161,7 +161,7 @@ fn encoded(ctx: &KernelContext<'_>, ragged_rank: usize, is_batched: bool) -> Res
     Ok(output)
 }
 
-/// Row `row` of a ragged tensor: one rank less.
+/// Row `row` of a ragged tensor, with one rank less.
 fn component(
     ctx: &KernelContext<'_>,
     levels: &[Splits<'_>],
@@ -274,11 +274,11 @@ fn check_component(ragged: &Ragged, rank: usize, values: DType, splits: DType) -
     Ok(())
 }
 
-/// Splits of the dimensions of the variant tensor but its last.
+/// Row splits of the dimensions of the variant tensor except the last.
 fn uniform(ctx: &KernelContext<'_>, dtype: DType, dims: &Shape) -> Result<Vec<Tensor>> {
     let mut outputs = Vec::with_capacity(dims.rank() + 2);
     for pair in dims.windows(2) {
-        // As TensorFlow has it: of a third dimension only one row is told.
+        // As in TensorFlow, the splits of a third dimension have a single row.
         let mut writer = SplitsWriter::new(ctx, dtype, pair[0])?;
         for row in 1..=pair[0] {
             writer.push(row * pair[1])?;
@@ -288,7 +288,7 @@ fn uniform(ctx: &KernelContext<'_>, dtype: DType, dims: &Shape) -> Result<Vec<Te
     Ok(outputs)
 }
 
-/// Appends the splits of the components put one behind the other.
+/// Appends the row splits of the concatenated components.
 fn nest(
     ctx: &KernelContext<'_>,
     dtype: DType,
@@ -325,7 +325,7 @@ fn nest(
     Ok(())
 }
 
-/// Copies the values of all components one behind the other.
+/// Copies the values of all components, concatenated.
 fn copy_values(components: &[Ragged], output: &mut Tensor) -> Result<()> {
     with_cell!(output.dtype(), C => {
         let mut rest = C::view_mut(output)?;
@@ -339,7 +339,7 @@ fn copy_values(components: &[Ragged], output: &mut Tensor) -> Result<()> {
     Ok(())
 }
 
-/// The values of all components, joined along their first dimension.
+/// The values of all components, concatenated along their first dimension.
 fn concatenated(ctx: &KernelContext<'_>, components: &[Ragged], dtype: DType) -> Result<Tensor> {
     let mut dims: SmallVec<[usize; 6]> = match components.first() {
         Some(first) => first.values.shape()[..].into(),
@@ -401,7 +401,7 @@ fn to_variant_gradient(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let mut at = 0usize;
         for (i, value) in grads.variants()?.iter().enumerate() {
             let Some(_) = value else {
-                // A row that nothing flowed back to is zero.
+                // A row without a gradient is zero.
                 if let Some(rows) = rows.filter(|rows| i < rows.rows) {
                     let len = rows.start(i + 1) - rows.start(i);
                     at = at.saturating_add(len.saturating_mul(inner));

@@ -83,14 +83,14 @@ fn reduced(axes: &[i64], rank: usize) -> Result<SmallVec<[bool; 6]>> {
     Ok(is_reduced)
 }
 
-/// What a reduction works on.
+/// Parameters of a reduction.
 struct Reduction<'a> {
     sparse: Coordinates<'a>,
-    /// The dimensions that stay.
+    /// The kept dimensions.
     kept: SmallVec<[usize; 6]>,
-    /// Those that go.
+    /// The reduced dimensions.
     dropped: SmallVec<[usize; 6]>,
-    /// Where a kept dimension stands in the result, for results with coordinates.
+    /// Index of each kept dimension in the result's coordinates, for sparse results.
     columns: SmallVec<[usize; 6]>,
     sizes: SmallVec<[i64; 6]>,
 }
@@ -123,14 +123,15 @@ impl<'a> Reduction<'a> {
         dims.iter().map(|&d| a[d]).cmp(dims.iter().map(|&d| b[d]))
     }
 
-    /// Positions of the values, those that go together side by side.
+    /// Indices of the values, sorted so that groups are contiguous.
     fn order(&self, ctx: &KernelContext<'_>) -> Result<Tensor> {
         self.sparse.order_by(ctx, |a, b| {
             self.compare(a, b, &self.kept).then_with(|| self.compare(a, b, &self.dropped))
         })
     }
 
-    /// Calls `visit(first, value)` for each group: a position in it, and its values combined.
+    /// Calls `visit(first, value)` for each group: the index of one of its values, and their
+    /// combination.
     fn for_each_group<T: Number>(
         &self,
         order: &[i64],
@@ -226,7 +227,7 @@ fn sum_sparse<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     to_sparse::<T>(init, T::plus)
 }
 
-/// The larger, and the later one where NaN has no order: a NaN is overtaken by what follows it.
+/// The maximum; NaN is replaced by the value after it, as comparisons with NaN are false.
 fn later_larger<T: Ordered>(total: T, x: T) -> T {
     x.greater(total)
 }
@@ -247,7 +248,7 @@ fn softmax_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Floats with an exponential.
+/// Float types with an exponential.
 trait Exponential: Ordered {
     fn exp(self) -> Self;
 }
@@ -285,7 +286,7 @@ fn softmax<T: Exponential>(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let order = sparse.order(ctx)?;
         let mut output = ctx.allocate_output(0, Shape::new(&[sparse.count])?)?;
         let (values, mut rest) = (ctx.slice::<T>(1)?, output.as_mut_slice::<T>()?);
-        // The results lie in the order of the coordinates, even where the values did not.
+        // The results are in the order of the coordinates, even if the values were not.
         for group in order.as_slice::<i64>()?.chunk_by(|a, b| prefix(a) == prefix(b)) {
             let (target, after) = rest.split_at_mut(group.len());
             rest = after;

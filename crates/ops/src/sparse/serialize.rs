@@ -31,10 +31,10 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// The type name of a tensor that is the value of a variant.
+/// Type name of a tensor in a variant.
 const TENSOR_TYPE: &str = "tensorflow::Tensor";
 
-/// A tensor as the value of a variant.
+/// A tensor in a variant.
 #[derive(Debug)]
 struct TensorVariant(Tensor);
 
@@ -56,9 +56,9 @@ fn serialize_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The message of a tensor, with all elements in its content: that is how TensorFlow writes it.
+/// The `TensorProto` of a tensor with all elements in `tensor_content`, as TensorFlow writes it.
 fn message(tensor: &Tensor, budget: &Arc<Budget>) -> Result<Bytes> {
-    // Contents of strings are copied into the message's content, and that into the message.
+    // Strings are copied into `tensor_content`, and that into the message.
     let strings = if tensor.dtype() == DType::String { tensor.size_bytes() } else { 0 };
     let _copies = Charge::new(budget, strings)?;
     let mut proto = tensor.to_proto()?;
@@ -79,12 +79,12 @@ fn message(tensor: &Tensor, budget: &Arc<Budget>) -> Result<Bytes> {
     Ok(with_charge(proto.encode_to_vec(), charge))
 }
 
-/// Indices, values and shape of a sparse tensor as one tensor of variants.
+/// Indices, values and shape of a sparse tensor as a tensor of three variants.
 pub(crate) fn as_variants(parts: Vec<Tensor>, budget: &Arc<Budget>) -> Result<Tensor> {
     packed(DType::Variant, Shape::new(&[parts.len()])?, parts, budget)
 }
 
-/// Tensors as the elements of one string or variant tensor of this shape.
+/// Tensors as the elements of a string or variant tensor of this shape.
 fn packed(dtype: DType, shape: Shape, parts: Vec<Tensor>, budget: &Arc<Budget>) -> Result<Tensor> {
     if dtype == DType::Variant {
         parts.iter().try_for_each(|part| part.ensure_charged(budget))?;
@@ -135,7 +135,7 @@ fn serialize_many(init: &KernelInit<'_>) -> Result<AnyKernel> {
         sparse.check_sorted()?;
         let values = ctx.input(1)?;
         let shape = Tensor::vector(&sparse.sizes[1..])?;
-        // A row costs three handles at least, whatever is in it: the session pays for them.
+        // A row takes at least three handles, which are charged to the session.
         let output_shape = Shape::new(&[rows, 3])?;
         let mut output = Tensor::zeros_in(dtype, output_shape, Some(ctx.budget()))?;
         let mut start = 0;
@@ -172,7 +172,7 @@ fn deserialize_many_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// One sparse tensor's parts.
+/// The parts of a sparse tensor.
 struct Parts {
     indices: Tensor,
     values: Tensor,
@@ -201,7 +201,7 @@ fn unpacked(ctx: &KernelContext<'_>, serialized: &Tensor, i: usize) -> Result<Te
     Tensor::from_proto(&proto, Some(ctx.budget())).map_err(|e| wrong(&e))
 }
 
-/// Sparse tensor `n` of those in the input.
+/// Sparse tensor `n` of the input.
 fn parts(ctx: &KernelContext<'_>, n: usize, dtype: DType) -> Result<Parts> {
     let serialized = ctx.input(0)?;
     let part = |k: usize, expected: DType| -> Result<Tensor> {
@@ -249,7 +249,7 @@ fn deserialize(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Sparse tensors of one rank side by side in a larger one; `prefix` says how.
+/// Concatenates sparse tensors of one rank; `prefix` gives their leading coordinates.
 fn joined(
     ctx: &KernelContext<'_>,
     all: &[Parts],

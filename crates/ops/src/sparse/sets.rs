@@ -31,7 +31,7 @@ pub(crate) static FAMILY: Family = Family {
 
 const SET_SIZE: OpDef = OpDef::new("SetSize", shape::unknown);
 
-/// Values that can be compared, of any type that sets are made of.
+/// Set members of any dtype, which can be compared.
 enum Members<'a> {
     Numbers(Indices<'a>),
     Strings(&'a [Bytes]),
@@ -46,11 +46,11 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Two tensors of values, numbered one behind the other.
+/// The values of two tensors, numbered consecutively.
 struct Values<'a> {
     first: Members<'a>,
     second: Members<'a>,
-    /// Number of values in the first.
+    /// Number of values of the first tensor.
     boundary: usize,
 }
 
@@ -92,7 +92,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Runs of a sparse tensor's values that share all coordinates but the last.
+/// Runs of a sparse tensor's values with equal coordinates except the last.
 fn runs<'a>(sparse: Coordinates<'a>) -> impl Iterator<Item = (&'a [i64], Range<usize>)> {
     let last = sparse.rank - 1;
     let prefix = move |i: usize| &sparse.row(i)[..last];
@@ -128,7 +128,7 @@ fn group_shape(shape: &Shape) -> Result<Shape> {
     Shape::new(&shape[..shape.rank() - 1])
 }
 
-/// The place of a group among all of them, in row-major order.
+/// The index of a group in row-major order.
 fn place(group: &[i64], shape: &Shape) -> Option<usize> {
     let mut place = 0;
     for (&x, &size) in group.iter().zip(shape.iter()) {
@@ -165,7 +165,7 @@ fn size(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// What to do with two sets.
+/// The set operation.
 #[derive(Clone, Copy)]
 enum Operation {
     FirstOnly,
@@ -200,7 +200,7 @@ impl Operation {
 struct Collector<'a> {
     values: Values<'a>,
     operation: Operation,
-    /// Codes of the results; behind them, room for the members of a group.
+    /// Codes of the results, followed by scratch for the members of a group.
     codes: Tensor,
     /// The group of each result.
     groups: Tensor,
@@ -226,8 +226,8 @@ impl<'a> Collector<'a> {
         })
     }
 
-    /// Combines the sets of the values `first` and `second`. All calls together name each value
-    /// once at most.
+    /// Combines the sets of the values `first` and `second`. Over all calls, each value occurs at
+    /// most once.
     fn add(&mut self, group: usize, first: Range<usize>, second: Range<usize>) -> Result<()> {
         let boundary = self.values.boundary;
         let members = first.chain(second.start + boundary..second.end + boundary);
@@ -271,7 +271,7 @@ impl<'a> Collector<'a> {
         let groups = &self.groups.as_slice::<i64>()?[..count];
         let mut ordinal = 0;
         for (i, row) in indices.as_mut_slice::<i64>()?.chunks_exact_mut(rank).enumerate() {
-            // Groups that come apart and meet again start anew.
+            // A group that occurs again after another one starts anew.
             ordinal = if i > 0 && groups[i - 1] == groups[i] { ordinal + 1 } else { 0 };
             row[rank - 1] = ordinal;
             let mut place = groups[i] as usize;
@@ -331,7 +331,7 @@ fn dense_dense(init: &KernelInit<'_>) -> Result<AnyKernel> {
         check_groups(&shape, &group_shape(second.shape())?)?;
         let (a, b) = (first.shape()[shape.rank()], second.shape()[shape.rank()]);
         let mut collector = Collector::new(ctx, first, second, operation)?;
-        // Sets without room for a member are as many as anybody cares to say.
+        // Without members, the number of sets is unlimited.
         let groups = if a + b == 0 { 0 } else { shape.num_elements() };
         for group in 0..groups {
             collector.add(group, group * a..(group + 1) * a, group * b..(group + 1) * b)?;
@@ -379,7 +379,7 @@ fn dense_sparse_sets(
         let mut own = 0..0;
         match run {
             Some((Some(at), run)) if at >= group && (len == 0 || at == group) => {
-                // Where the dense sets are empty only the sparse ones count.
+                // A group that is only in the sparse tensor.
                 (group, own) = (at, run);
                 next = others.next();
             }

@@ -1,4 +1,4 @@
-//! Tests of the whole area: inputs that nobody would feed, and what must hold for all that one may.
+//! Randomized tests of all sparse ops: invalid inputs, and invariants of valid ones.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ static AREA: &[&Family] = &[
     &super::sets::FAMILY,
 ];
 
-/// Numbers without order, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -44,7 +44,7 @@ impl Random {
         &from[self.below(from.len())]
     }
 
-    /// Mostly a small number, at times one that no index should be.
+    /// Mostly a small number, sometimes an invalid index.
     fn index(&mut self) -> i64 {
         match self.below(40) {
             0 => -1,
@@ -89,7 +89,7 @@ impl Random {
     }
 }
 
-/// Sizes that the inputs of one node agree on, if they do.
+/// Sizes that the inputs of one node may agree on.
 struct Sizes {
     count: usize,
     rank: usize,
@@ -97,7 +97,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// A shape that fits an argument of this name.
+    /// A shape that is valid for an argument of this name.
     fn fitting(&self, name: &str) -> Vec<usize> {
         match name {
             _ if name.contains("indices") && name != "indices_or_sections" => {
@@ -129,7 +129,7 @@ impl Sizes {
 
 const DTYPES: [DType; 5] = [DType::Float, DType::Int64, DType::Int32, DType::String, DType::Bool];
 
-/// A node of this op with attrs and inputs by its signature.
+/// A node of this op with random attrs and inputs of its signature.
 fn invent(op: &'static str, signature: &Op, random: &mut Random) -> Call {
     let mut node = call(op);
     let (mut types, mut lists, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
@@ -253,7 +253,7 @@ fn shapes_are_inferred() {
     assert!(wrong.infer().contains("rank 2"));
 }
 
-/// Coordinates in a random order, distinct, with values.
+/// Distinct coordinates in random order, with values.
 fn random_sparse(random: &mut Random, sizes: &[i64]) -> (Vec<Vec<i64>>, Vec<f64>) {
     let mut rows: Vec<Vec<i64>> = Vec::new();
     for _ in 0..random.below(12) {

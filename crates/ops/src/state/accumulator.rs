@@ -13,10 +13,10 @@ use super::sparse_sum::SparseSum;
 use crate::number::Number;
 use crate::split::Disjoint;
 
-/// Elements that one thread works on at a time.
+/// Elements that one thread processes at a time.
 const BLOCK: usize = 1 << 16;
 
-/// A sum or mean in the making, and those who wait for it.
+/// The sum of gradients and the waiting takes.
 pub(super) struct Accumulator {
     pub(super) dtype: DType,
     pub(super) shape: PartialShape,
@@ -28,33 +28,33 @@ pub(super) struct Accumulator {
 
 #[derive(Default)]
 struct State {
-    /// Gradients of earlier steps come too late.
+    /// Gradients with a smaller `local_step` are stale and dropped.
     global_step: i64,
-    /// Gradients gathered since the last one was taken.
+    /// Number of gradients since the last take.
     count: i32,
     sum: Option<Sum>,
-    /// In the order in which they came; nobody is served before those ahead.
+    /// Takes in FIFO order: a take is not served before those ahead of it.
     waiting: VecDeque<Waiting>,
     next_id: u64,
 }
 
-/// What has been gathered.
+/// The accumulated gradients.
 enum Sum {
     Dense(Tensor),
     Sparse(SparseSum),
 }
 
-/// A take that there are not enough gradients for yet.
+/// A take that waits for gradients.
 struct Waiting {
     id: u64,
     required: i32,
     op: Arc<str>,
     call: AsyncCall,
-    /// Ends the wait with the step.
+    /// Ends the wait when the step is cancelled.
     registration: Option<Registration>,
 }
 
-/// A take that is over.
+/// A completed take.
 type Done = (Waiting, Result<Outputs>);
 
 impl Resource for Accumulator {
@@ -82,7 +82,7 @@ impl Accumulator {
         self.state.lock().global_step = step;
     }
 
-    /// Adds a gradient of `local_step`, unless it comes too late.
+    /// Adds a gradient of `local_step`, unless it is stale.
     pub(super) fn apply_dense(
         self: &Arc<Self>,
         ctx: &KernelContext<'_>,
@@ -130,7 +130,7 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Adds a gradient of some rows, unless it comes too late.
+    /// Adds a sparse gradient, unless it is stale.
     pub(super) fn apply_sparse(
         self: &Arc<Self>,
         local_step: i64,
@@ -160,7 +160,8 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Ends `call` with the sum or mean once `required` gradients are there, or with its step.
+    /// Completes `call` with the sum or mean as soon as `required` gradients were added, or with
+    /// its step's cancellation.
     pub(super) fn take(self: &Arc<Self>, op: &Arc<str>, required: i32, call: AsyncCall) {
         let cancellation = call.step.cancellation().clone();
         let (id, done) = {
@@ -182,7 +183,7 @@ impl Accumulator {
             let mut state = this.state.lock();
             let position = state.waiting.iter().position(|waiting| waiting.id == id);
             let Some(waiting) = position.and_then(|i| state.waiting.remove(i)) else { return };
-            // Those behind may need less.
+            // The takes behind may need fewer gradients.
             let done = this.serve(&mut state);
             drop(state);
             finish(done);
@@ -199,7 +200,8 @@ impl Accumulator {
         }
     }
 
-    /// Takes for those who have waited long enough; the caller ends them, without the lock.
+    /// Serves the takes whose number of gradients is reached; the caller completes them after
+    /// unlocking.
     fn serve(&self, state: &mut State) -> Vec<Done> {
         let mut done = Vec::new();
         while state.waiting.front().is_some_and(|first| first.required <= state.count) {
@@ -213,7 +215,7 @@ impl Accumulator {
         done
     }
 
-    /// The sum or mean of what is there; nothing is there afterwards.
+    /// The sum or mean of the gradients; resets the accumulator.
     fn outputs(&self, state: &mut State, parallel: &dyn Parallel) -> Result<Outputs> {
         state.global_step = state.global_step.wrapping_add(1);
         let count = std::mem::take(&mut state.count);
@@ -238,7 +240,7 @@ impl Accumulator {
     }
 }
 
-/// Ends calls; the locks of accumulator and cancellation are free by then.
+/// Completes calls; no lock of accumulator or cancellation is held.
 fn finish(done: Vec<Done>) {
     for (waiting, result) in done {
         drop(waiting.registration);
@@ -246,7 +248,7 @@ fn finish(done: Vec<Done>) {
     }
 }
 
-/// Adds all of a gradient: a step that is cancelled meanwhile must not leave half of it here.
+/// Adds a whole gradient: cancellation of the step must not leave a part of it.
 fn add<T: Number>(ctx: &KernelContext<'_>, sum: &mut Tensor, gradient: &Tensor) -> Result<()> {
     let gradient = gradient.as_slice::<T>()?;
     for_each_block(ctx.parallel(), sum.as_mut_slice::<T>()?, |first, part| {
@@ -264,7 +266,7 @@ fn divide<T: Number>(parallel: &dyn Parallel, sum: &mut Tensor, count: T) -> Res
     Ok(())
 }
 
-/// Calls `body(first, part)` on the parts of `elements`, on several threads.
+/// Calls `body(first, part)` on parts of `elements`, in parallel.
 fn for_each_block<T: Send>(
     parallel: &dyn Parallel,
     elements: &mut [T],

@@ -124,7 +124,7 @@ fn accumulator(init: &KernelInit<'_>) -> Result<AnyKernel> {
     )
 }
 
-/// The only element of a tensor that must be a scalar.
+/// The element of a tensor that must be a scalar.
 fn scalar<T: Element>(tensor: &Tensor, name: &str) -> Result<T> {
     ensure!(
         tensor.rank() == 0,
@@ -145,7 +145,7 @@ fn check_dtype(accumulator: &Accumulator, dtype: DType) -> Result<()> {
     Ok(())
 }
 
-/// Changes an accumulator through the door that all changes of state take.
+/// Changes an accumulator through [`update`], as all state changes are.
 fn change(
     ctx: &KernelContext<'_>,
     accumulator: &Accumulator,
@@ -177,7 +177,7 @@ fn sparse_apply(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Waits for enough gradients, or for the end of the step.
+/// The kernel of takes, which wait for enough gradients or the end of the step.
 struct Take {
     op: Arc<str>,
     dtype: DType,

@@ -54,9 +54,9 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const STATE: &[&str] = &["resource", "algorithm", "shape"];
-/// The algorithm of accelerators' compilers.
+/// Threefry, the algorithm of XLA's devices.
 const ALGORITHM_THREEFRY: i64 = 2;
-/// Words of a generator's state: counter and key.
+/// Number of words in a generator's state: counter and key.
 const WORDS: usize = 3;
 
 const STATEFUL_UNIFORM: OpDef = OpDef::new("StatefulUniform", from_shape_input);
@@ -87,9 +87,9 @@ fn words_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Where this step's numbers begin: the generator that the variable at input 0 holds, which moves
-/// on as `reserve` says. `algorithm` is the input that names it; the oldest ops have none, and the
-/// variable says it first.
+/// The position of this step's numbers: the generator in the variable at input 0, which is advanced
+/// by `reserve`. `algorithm` is the input with the algorithm; in V1 ops it is the first element of
+/// the variable.
 pub(crate) fn advance(
     ctx: &KernelContext<'_>,
     algorithm: Option<usize>,
@@ -159,7 +159,7 @@ fn check_algorithm(algorithm: i64) -> Result<()> {
     bail!(InvalidArgument, "Unsupported algorithm id: {algorithm}")
 }
 
-/// How many numbers to skip.
+/// The number of values to skip.
 fn delta(ctx: &KernelContext<'_>) -> Result<u64> {
     let tensor = ctx.input(2)?;
     ensure!(
@@ -174,8 +174,9 @@ fn delta(ctx: &KernelContext<'_>) -> Result<u64> {
     }
 }
 
-/// Moves past what `outputs` numbers take, and returns where they began. TensorFlow's counter loses
-/// the carry into its upper half when nearly 2^64 blocks are skipped, as a few backwards are.
+/// Skips the numbers for `outputs` values, and returns the position before. As in TensorFlow, the
+/// carry into the upper half of the counter is lost when nearly 2^64 blocks are skipped, which
+/// includes small negative skips.
 fn skip_outputs(philox: &mut Philox, outputs: u64) -> Philox {
     let start = *philox;
     let count = outputs.wrapping_mul(BLOCKS_PER_OUTPUT);
@@ -204,7 +205,7 @@ fn read_and_skip(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Integers that nobody can predict.
+/// Integers from the operating system's entropy.
 fn unpredictable<T: Integer + Element>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let shape = ctx.shape_input(0, "shape")?;

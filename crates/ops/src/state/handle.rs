@@ -14,24 +14,25 @@ use thalweg_tensor::{
     Bytes, DType, PartialShape, Resource, ResourceHandle, Result, Shape, Tensor, bail, ensure, err,
 };
 
-/// Numbers for state that has no name of its own.
+/// Counter for names of private state.
 static NEXT_PRIVATE: AtomicU64 = AtomicU64::new(0);
 
-/// Container and name under which a node's state lives.
+/// Container and name of a node's state.
 pub(crate) struct Place {
     pub(crate) container: Arc<str>,
     pub(crate) name: Arc<str>,
-    /// Nobody else can name it: it goes with the node's kernel, at the end of the session.
+    /// Whether the name is not shared: the state is then freed with the node's kernel, at the end
+    /// of the session.
     is_private: bool,
 }
 
 impl Place {
-    /// Where the attrs of a node put its state.
+    /// Container and name from the attrs of a node.
     pub(crate) fn of(init: &KernelInit<'_>, is_shared_by_node_name: bool) -> Result<Place> {
         let attrs = init.attrs();
         let container: Arc<str> = attrs.string("container")?.into();
         let shared = attrs.string("shared_name")?;
-        // Such names are those of private state.
+        // Names with this prefix are reserved for private state.
         ensure!(
             !shared.starts_with('_'),
             InvalidArgument,
@@ -48,7 +49,7 @@ impl Place {
         Ok(Place { container, name, is_private: true })
     }
 
-    /// The state, made by `create` if there is none.
+    /// The state, created by `create` if it does not exist.
     pub(crate) fn find_or_create<T: Resource>(
         &self,
         resources: &ResourceManager,
@@ -58,10 +59,10 @@ impl Place {
     }
 }
 
-/// Removes private state when the kernel that made it goes.
+/// Removes private state when the kernel that created it is dropped.
 pub(crate) struct Owner<T: Resource> {
     place: Place,
-    /// Where the state lives, once there is any.
+    /// The resource manager of the state, once it exists.
     manager: OnceLock<Weak<ResourceManager>>,
     _state: std::marker::PhantomData<fn(T)>,
 }
@@ -71,7 +72,7 @@ impl<T: Resource> Owner<T> {
         Owner { place, manager: OnceLock::new(), _state: std::marker::PhantomData }
     }
 
-    /// A handle to the state, which is made by `create` if there is none.
+    /// A handle to the state, which is created by `create` if it does not exist.
     pub(crate) fn handle(
         &self,
         step: &StepContext,
@@ -95,14 +96,14 @@ impl<T: Resource> Drop for Owner<T> {
     fn drop(&mut self) {
         let Place { container, name, is_private } = &self.place;
         if let (true, Some(manager)) = (is_private, self.manager.get().and_then(Weak::upgrade)) {
-            // Gone already if its container was reset.
+            // Already removed if its container was reset.
             let _ = manager.remove::<T>(container, name);
         }
     }
 }
 
-/// A kernel that finds its node's state, or makes it with `create`, and hands it on in the form
-/// that the op's output has. `check` looks at state that another node may have made.
+/// A kernel that finds its node's state, or creates it with `create`, and outputs a handle in the
+/// form of the op's output. `check` validates state that another node may have created.
 pub(crate) fn state_kernel<T: Resource>(
     init: &KernelInit<'_>,
     is_shared_by_node_name: bool,
@@ -118,7 +119,7 @@ pub(crate) fn state_kernel<T: Resource>(
         let found: Arc<T> = owner.place.find_or_create(ctx.resources(), || create(ctx, name))?;
         check(&found, name)?;
         if made.get().is_none() {
-            // If two steps are the first, both make the same.
+            // Concurrent first steps set the same value.
             let _ = owner.manager.set(Arc::downgrade(ctx.step().resources()));
             let _ = made.set(if is_ref {
                 Value::Ref(reference(ctx, container, name)?)
@@ -134,13 +135,13 @@ pub(crate) fn state_kernel<T: Resource>(
     })
 }
 
-/// The shape of the old generation's handles: container and name.
+/// The shape of reference handles: container and name.
 pub(crate) fn two_strings(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, PartialShape::new([Some(2)]));
     Ok(())
 }
 
-/// A kernel that makes new state each time it runs; the state lives as long as its handles.
+/// A kernel that creates new state at each execution; the state lives as long as its handles.
 pub(crate) fn anonymous_kernel<T: Resource>(
     create: impl Fn(&KernelContext<'_>, &Arc<str>) -> Result<T> + Send + Sync + 'static,
 ) -> Result<AnyKernel> {
@@ -173,7 +174,7 @@ fn named_handle(ctx: &KernelContext<'_>, container: &Arc<str>, name: &Arc<str>) 
     Tensor::from_resources(Shape::scalar(), vec![handle])
 }
 
-/// Container and name as the old generation passes them on.
+/// Container and name as reference handles contain them.
 pub(crate) fn reference(
     ctx: &KernelContext<'_>,
     container: &Arc<str>,
@@ -187,7 +188,7 @@ pub(crate) fn reference(
     Ok(Arc::new(variable))
 }
 
-/// The state that input `i` means.
+/// The state that the handle in input `i` refers to.
 pub(crate) fn state_input<T: Resource>(ctx: &KernelContext<'_>, i: usize) -> Result<Arc<T>> {
     match ctx.input(i) {
         Ok(tensor) => find(ctx.resources(), tensor),
@@ -195,7 +196,7 @@ pub(crate) fn state_input<T: Resource>(ctx: &KernelContext<'_>, i: usize) -> Res
     }
 }
 
-/// The state that input `i` of a call that may wait means.
+/// The state that the handle in input `i` of an asynchronous call refers to.
 pub(crate) fn state_of_call<T: Resource>(call: &AsyncCall, i: usize) -> Result<Arc<T>> {
     match call.inputs.get(i) {
         Some(Value::Tensor(tensor)) => find(call.step.resources(), tensor),
@@ -204,7 +205,7 @@ pub(crate) fn state_of_call<T: Resource>(call: &AsyncCall, i: usize) -> Result<A
     }
 }
 
-/// The state that a handle means, of either form.
+/// The state that a handle of either form refers to.
 pub(crate) fn find<T: Resource>(resources: &ResourceManager, tensor: &Tensor) -> Result<Arc<T>> {
     if tensor.dtype() == DType::Resource {
         return match tensor.resources()? {

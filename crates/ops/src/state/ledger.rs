@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_tensor::{Budget, Result};
 
-/// Bytes that some state has been charged for; they go back when the state goes.
+/// Bytes charged for some state; they are released when the state is dropped.
 pub(super) struct Ledger {
     budget: Arc<Budget>,
     bytes: usize,
@@ -15,26 +15,26 @@ impl Ledger {
         Ledger { budget, bytes: 0 }
     }
 
-    /// Whom the bytes are charged to.
+    /// The budget that is charged.
     pub(super) fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
-    /// Charges for more.
+    /// Charges more bytes.
     pub(super) fn take(&mut self, bytes: usize) -> Result<()> {
         self.budget.take(bytes)?;
         self.bytes += bytes;
         Ok(())
     }
 
-    /// Gives some back.
+    /// Releases some bytes.
     pub(super) fn give(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.budget.give_back(bytes);
         self.bytes -= bytes;
     }
 
-    /// Gives everything back.
+    /// Releases all bytes.
     pub(super) fn clear(&mut self) {
         self.give(self.bytes);
     }

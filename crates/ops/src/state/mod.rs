@@ -1,4 +1,4 @@
-//! State behind handles: tables, accumulators, random generators, mutexes.
+//! Resources: lookup tables, conditional accumulators, random generators, mutexes.
 
 mod accumulator;
 pub(crate) mod handle;

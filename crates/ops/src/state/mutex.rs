@@ -1,4 +1,4 @@
-//! `MutexV2` and `MutexLock`: the lock is held as long as its only tensor exists.
+//! `MutexV2` and `MutexLock`: the lock is held as long as its tensor exists.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,18 +25,18 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// A mutex that outlives steps.
+/// A mutex resource.
 #[derive(Default)]
 struct Mutex(Arc<Door>);
 
-/// Who is in, and who waits.
+/// State of the lock and the waiting calls.
 #[derive(Default)]
 struct Door(parking_lot::Mutex<State>);
 
 #[derive(Default)]
 struct State {
     is_held: bool,
-    /// Somebody is letting the next ones in, and will see to whatever changes meanwhile.
+    /// A thread runs [`Door::serve`] and will handle changes that occur meanwhile.
     is_serving: bool,
     waiting: VecDeque<Waiting>,
     next_id: u64,
@@ -45,7 +45,7 @@ struct State {
 struct Waiting {
     id: u64,
     call: AsyncCall,
-    /// Ends the wait with the step.
+    /// Ends the wait when the step is cancelled.
     registration: Option<Registration>,
 }
 
@@ -55,7 +55,7 @@ impl Resource for Mutex {
     }
 }
 
-/// The right to be in; it ends with the last tensor that holds it.
+/// A held lock, which is released with the last tensor that holds it.
 struct Lock(Arc<Door>);
 
 impl Drop for Lock {
@@ -82,8 +82,9 @@ impl Variant for Lock {
 }
 
 impl Door {
-    /// Lets the next one in while nobody is. A call may end, and drop its lock, before it returns
-    /// here: a loop rather than recursion, however many wait.
+    /// Grants the lock to the next call while it is free. A call may complete, and drop its lock,
+    /// before `serve` continues: a loop instead of recursion bounds the stack for any number of
+    /// waiting calls.
     fn serve(self: &Arc<Self>) {
         let mut state = self.0.lock();
         if state.is_serving {
@@ -102,7 +103,7 @@ impl Door {
         state.is_serving = false;
     }
 
-    /// Ends `call` with the lock once it is free, or with its step.
+    /// Completes `call` with the lock once it is free, or with its step's cancellation.
     fn enter(self: &Arc<Self>, call: AsyncCall) {
         let cancellation = call.step.cancellation().clone();
         let id = {
@@ -150,7 +151,7 @@ fn mutex(init: &KernelInit<'_>) -> Result<AnyKernel> {
     state_kernel(init, true, |_, _| Ok(Mutex::default()), |_: &Mutex, _| Ok(()))
 }
 
-/// Waits for the mutex, or for the end of the step.
+/// The kernel of `MutexLock`, which waits for the mutex or the end of the step.
 struct Enter;
 
 impl AsyncKernel for Enter {
@@ -182,7 +183,7 @@ fn consume(_: &KernelInit<'_>) -> Result<AnyKernel> {
             "Expected input to contain a mutex lock, got {}",
             lock.type_name()
         );
-        // Tensors that share the lock's element are one user; a copy of the element is another.
+        // Tensors that share the lock's element count once; a copy of the element counts again.
         let users = Arc::strong_count(lock);
         ensure!(
             users == 1,

@@ -67,7 +67,7 @@ fn strided_slice_assign(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The value without dimensions of size 1 in front of those that the slice has.
+/// The value without leading dimensions of size 1 that the slice does not have.
 fn without_extra_ones(value: &Tensor, rank: usize) -> Result<Tensor> {
     let extra = value.rank().saturating_sub(rank);
     let (front, rest) = value.shape().split_at(extra);
@@ -77,7 +77,7 @@ fn without_extra_ones(value: &Tensor, rank: usize) -> Result<Tensor> {
     value.clone().reshaped(Shape::new(rest)?)
 }
 
-/// Reads never copy here: they share the variable's memory until somebody writes.
+/// Does nothing: reads share the variable's memory until it is changed, so they never copy.
 fn disable_copy_on_read(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| variable_input(ctx, 0).map(drop))
 }

@@ -1,7 +1,7 @@
-//! Sums of sparse gradients.
+//! Accumulation of sparse gradients.
 //!
 //! Two gradients are merged like sorted lists, even if they are not sorted: the order of rows is
-//! TensorFlow's. The mean of a row is over the gradients that have it.
+//! TensorFlow's. The mean of a row is over the gradients that contain it.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use super::accumulator::vector;
 use super::table_rows::copy_row;
 use crate::number::Number;
 
-/// Rows gathered so far.
+/// The accumulated rows.
 pub(super) struct SparseSum {
     indices: Tensor,
     values: Tensor,
-    /// For each row, how many gradients it is the sum of.
+    /// For each row, the number of gradients that contain it.
     counts: Tensor,
 }
 
-/// Where a row of a merged sum comes from.
+/// The source of a row of a merged sum.
 #[derive(Clone, Copy)]
 enum Origin {
     Old(usize),
@@ -29,7 +29,7 @@ enum Origin {
 }
 
 impl SparseSum {
-    /// Whether a gradient fits an accumulator of shape `declared` that holds `before`.
+    /// Checks a gradient against an accumulator of shape `declared` that contains `before`.
     pub(super) fn check(
         declared: &PartialShape,
         before: Option<&SparseSum>,
@@ -104,7 +104,7 @@ impl SparseSum {
         Ok(SparseSum { indices: own(indices)?, values: own(values)?, counts })
     }
 
-    /// This sum and another gradient.
+    /// The sum of this sum and another gradient.
     pub(super) fn plus(
         &self,
         indices: &Tensor,
@@ -148,7 +148,7 @@ impl SparseSum {
         Ok(sum)
     }
 
-    /// Indices, values and shape; `first` is the size of the first dimension, if it is known.
+    /// Indices, values and shape; `first` is the size of the first dimension, if known.
     pub(super) fn into_outputs(
         mut self,
         is_mean: bool,
@@ -192,7 +192,7 @@ fn check_shape(declared: &PartialShape, shape: &[i64]) -> Result<()> {
     Ok(())
 }
 
-/// Walks through two lists of indices at once.
+/// Iterates over two lists of indices, merged.
 struct Merge<'a> {
     old: &'a [i64],
     new: &'a [i64],

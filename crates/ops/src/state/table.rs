@@ -1,4 +1,4 @@
-//! The trait of lookup tables.
+//! Lookup tables of all kinds.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use crate::cells::{Cell, blank, nanoseconds_per_cell};
 use crate::indices::FirstBad;
 use crate::split::for_each_rows;
 
-/// What looking a key up costs, for cutting the work.
+/// Nanoseconds per lookup.
 const FIND_NANOSECONDS: f64 = 40.0;
 
-/// A table: values of one shape under keys of one shape.
+/// A lookup table: values of one shape for keys of one shape.
 pub(super) struct Table {
     pub(super) key_dtype: DType,
     pub(super) value_dtype: DType,
@@ -26,11 +26,11 @@ pub(super) struct Table {
 
 /// The kinds of table.
 pub(super) enum Content {
-    /// Filled once; empty until then.
+    /// Initialized once; empty until then.
     Static { rows: Rows, is_initialized: bool },
-    /// Changes at any time.
+    /// `MutableHashTable`.
     Mutable(Rows),
-    /// Changes at any time; keeps its entries in buckets.
+    /// `MutableDenseHashTable`.
     Dense(Box<Buckets>),
 }
 
@@ -59,7 +59,7 @@ impl Table {
         }
     }
 
-    /// Number of keys in a tensor of them, and the shape of the values that they have.
+    /// The number of keys in a tensor of keys, and the shape of the corresponding values.
     fn entries(&self, keys: &Tensor) -> Result<(usize, Shape)> {
         let outer = keys.shape().strip_suffix(self.key_shape.dims());
         let Some(outer) = outer else {
@@ -97,7 +97,7 @@ impl Table {
         Ok(())
     }
 
-    /// Dense tables take a vector of keys and nothing of higher rank.
+    /// Checks that the keys for a dense table have the supported rank.
     fn check_dense(&self, keys: &Tensor) -> Result<usize> {
         let n = keys.shape().first().copied().unwrap_or(1);
         let width = self.key_shape.num_elements();
@@ -111,7 +111,7 @@ impl Table {
         Ok(n)
     }
 
-    /// The values under these keys, `default` where there is none.
+    /// The values for these keys, with `default` for missing ones.
     pub(super) fn find(
         &self,
         ctx: &KernelContext<'_>,
@@ -134,7 +134,7 @@ impl Table {
             Content::Static { rows, is_initialized } => {
                 ensure!(*is_initialized, FailedPrecondition, "Table not initialized.");
                 let keys = Keys::of(keys)?;
-                // One default for all, even if there are as many as keys.
+                // One default for all, even if its size would match one per key.
                 let default = Default { values: default, is_full: false, width };
                 gather(ctx, rows.values(), &default, &mut out, |i| rows.find(keys, i))?;
             }
@@ -184,7 +184,7 @@ impl Table {
         Ok(n)
     }
 
-    /// Puts values under keys.
+    /// Inserts or replaces values.
     pub(super) fn insert(&self, keys: &Tensor, values: &Tensor) -> Result<()> {
         self.check_values(keys, values)?;
         match &mut *self.content.write() {
@@ -199,7 +199,7 @@ impl Table {
         }
     }
 
-    /// Removes keys; those that are not there are passed over.
+    /// Removes keys; missing keys are ignored.
     pub(super) fn remove(&self, keys: &Tensor) -> Result<()> {
         self.check_keys_dtype(keys)?;
         self.entries(keys)?;
@@ -215,7 +215,7 @@ impl Table {
         }
     }
 
-    /// Replaces everything; a static table is initialized.
+    /// Replaces the content; initializes a static table.
     pub(super) fn import(&self, keys: &Tensor, values: &Tensor) -> Result<()> {
         if let Content::Dense(buckets) = &mut *self.content.write() {
             self.check_dtypes(keys, values)?;
@@ -238,17 +238,17 @@ impl Table {
         self.initialize(keys, values)
     }
 
-    /// Whether it is a table that is filled once.
+    /// Whether it is a static table.
     pub(super) fn is_static(&self) -> bool {
         matches!(&*self.content.read(), Content::Static { .. })
     }
 
-    /// Whether it has been filled.
+    /// Whether it has been initialized.
     pub(super) fn is_initialized(&self) -> bool {
         matches!(&*self.content.read(), Content::Static { is_initialized: true, .. })
     }
 
-    /// Fills a static table; to do it again is an error only if the sizes differ.
+    /// Initializes a static table; repeating that is an error only if the sizes differ.
     pub(super) fn initialize(&self, keys: &Tensor, values: &Tensor) -> Result<()> {
         let Content::Static { rows, is_initialized } = &mut *self.content.write() else {
             bail!(InvalidArgument, "the table is not initializable");
@@ -262,7 +262,7 @@ impl Table {
             return Ok(());
         }
         if let Err(e) = rows.insert(keys, values, Duplicates::MustAgree) {
-            // Nothing of a failed attempt stays.
+            // A failed attempt leaves no entries.
             rows.clear()?;
             return Err(e);
         }
@@ -284,7 +284,7 @@ impl Table {
     }
 }
 
-/// What stands for missing values: one row for all, or one for each.
+/// The default value: one row for all keys, or one for each.
 struct Default<'a> {
     values: &'a Tensor,
     is_full: bool,
@@ -298,7 +298,7 @@ impl Default<'_> {
     }
 }
 
-/// Fills `out` with the rows of `values` that `find` says.
+/// Fills `out` with the rows of `values` that `find` returns.
 fn gather(
     ctx: &KernelContext<'_>,
     values: &Tensor,

@@ -1,8 +1,8 @@
 //! `MutableDenseHashTable`: open addressing in two tensors, with reserved keys for "empty" and
 //! "deleted".
 //!
-//! Exports show the buckets as they are, and checkpoints hold them so; hashes, probing and growth
-//! are therefore TensorFlow's.
+//! Exports and checkpoints contain the buckets, so hash function, probing and growth are
+//! TensorFlow's.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use super::table_rows::{Keys, copy_row, text_bytes};
 use crate::cells::Cell;
 use crate::strings::hash::hash64;
 
-/// Buckets below which a table does not begin.
+/// Minimum number of buckets of a new table.
 const BUCKETS_MIN: i64 = 4;
 
-/// How a dense table is laid out.
+/// Attrs of a dense table.
 pub(super) struct Layout {
-    /// Keys that stand for a free bucket and for one whose entry was removed.
+    /// Reserved keys that mark a free bucket and a bucket with a removed entry.
     pub(super) empty_key: Tensor,
     pub(super) deleted_key: Tensor,
     pub(super) value_dtype: DType,
-    /// Elements of a key and of a value.
+    /// Elements per key and per value.
     pub(super) key_width: usize,
     pub(super) value_width: usize,
     pub(super) max_load_factor: f32,
@@ -84,7 +84,7 @@ impl Layout {
         self.is_key(keys, i, &self.deleted_key, 0)
     }
 
-    /// Refuses a key that means something else.
+    /// Rejects reserved keys.
     pub(super) fn check_key(&self, keys: &Tensor, i: usize) -> Result<()> {
         ensure!(
             !self.is_empty(keys, i)?,
@@ -126,12 +126,12 @@ pub(super) struct Buckets {
     values: Tensor,
     count: usize,
     entries: usize,
-    /// Removed entries whose buckets are not free yet.
+    /// Number of buckets with removed entries.
     removed: usize,
     ledger: Ledger,
 }
 
-/// Where a key is, or would go.
+/// Result of probing: the bucket with the key, or the bucket to insert it.
 enum Slot {
     Found(usize),
     Free(usize),
@@ -177,7 +177,7 @@ impl Buckets {
             if self.layout.is_empty(&self.keys, bucket)? {
                 return Ok(Slot::Free(free.unwrap_or(bucket)));
             }
-            // The key may still come further on: only then is this bucket its place.
+            // The key may still follow; otherwise this bucket is reused.
             if free.is_none() && self.layout.is_deleted(&self.keys, bucket)? {
                 free = Some(bucket);
             }
@@ -186,7 +186,7 @@ impl Buckets {
         Ok(free.map_or(Slot::Nowhere, Slot::Free))
     }
 
-    /// Puts a row of `values` under each of `n` keys.
+    /// Inserts a row of `values` for each of `n` keys.
     pub(super) fn insert(&mut self, keys: &Tensor, values: &Tensor, n: usize) -> Result<()> {
         self.layout.check_keys(keys, n)?;
         self.reserve(n)?;
@@ -197,13 +197,13 @@ impl Buckets {
         Ok(())
     }
 
-    /// Length of the strings that key `i` is made of.
+    /// Total length of the strings in key `i`.
     fn key_texts(&self, keys: &Tensor, i: usize) -> usize {
         let width = self.layout.key_width;
         text_bytes(keys, i * width..(i + 1) * width)
     }
 
-    /// Puts row `i` where it belongs; a new key is charged for `bytes`.
+    /// Inserts row `i`; a new key is charged for `bytes`.
     fn put(&mut self, keys: &Tensor, values: &Tensor, i: usize, bytes: usize) -> Result<()> {
         let bucket = match self.slot(keys, i)? {
             Slot::Found(bucket) => bucket,
@@ -221,7 +221,7 @@ impl Buckets {
         copy_row(values, i, &mut self.values, bucket, self.layout.value_width)
     }
 
-    /// Makes room for `n` new entries, whether or not their keys are there already.
+    /// Reserves buckets for `n` new entries, whether or not their keys exist already.
     fn reserve(&mut self, n: usize) -> Result<()> {
         let pending = self.entries + n;
         let load = self.layout.max_load_factor;
@@ -233,7 +233,7 @@ impl Buckets {
             };
             count = more;
         }
-        // Buckets of removed entries slow lookups down once no free one ends them.
+        // Many buckets of removed entries make probe sequences long, so the table is rehashed.
         let is_worn = self.removed > 0 && pending + self.removed >= count;
         if count != self.count || is_worn { self.rebucket(count) } else { Ok(()) }
     }
@@ -267,12 +267,12 @@ impl Buckets {
         Ok(())
     }
 
-    /// The buckets as they are, copied.
+    /// A copy of the buckets.
     pub(super) fn export(&self, budget: &Arc<Budget>) -> Result<(Tensor, Tensor)> {
         Ok((self.keys.deep_copy(Some(budget))?, self.values.deep_copy(Some(budget))?))
     }
 
-    /// Takes over buckets that were exported.
+    /// Replaces the content by exported buckets.
     pub(super) fn import(&mut self, keys: &Tensor, values: &Tensor, n: usize) -> Result<()> {
         let (key_width, value_width) = (self.layout.key_width, self.layout.value_width);
         let budget = self.ledger.budget().clone();
@@ -281,7 +281,7 @@ impl Buckets {
         };
         let (keys, values) = (own(keys, key_width)?, own(values, value_width)?);
         if !n.is_power_of_two() {
-            // Not buckets of any table: entries like any others.
+            // The entries do not form a valid bucket array, so they are inserted one by one.
             let (fresh, blank) = empty_buckets(&self.layout, n.next_power_of_two(), &budget)?;
             (self.keys, self.values) = (fresh, blank);
             self.count = n.next_power_of_two();
@@ -312,7 +312,7 @@ impl Buckets {
     }
 }
 
-/// Buckets without entries.
+/// A bucket array without entries.
 fn empty_buckets(layout: &Layout, count: usize, budget: &Arc<Budget>) -> Result<(Tensor, Tensor)> {
     let shape = |width: usize| Shape::new(&[count, width]);
     let key_dtype = layout.empty_key.dtype();

@@ -1,4 +1,4 @@
-//! Static tables filled from text files, one entry per line.
+//! Static tables initialized from text files, one entry per line.
 
 use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
@@ -35,7 +35,7 @@ const INITIALIZE_TABLE_FROM_TEXT_FILE: OpDef =
 const INITIALIZE_TABLE_FROM_TEXT_FILE_V2: OpDef =
     OpDef { name: "InitializeTableFromTextFileV2", ..INITIALIZE_TABLE_FROM_TEXT_FILE };
 
-/// Where a key or value comes from.
+/// The source of a key or value.
 #[derive(Clone, Copy, PartialEq)]
 enum Field {
     WholeLine,
@@ -56,7 +56,7 @@ impl Field {
         })
     }
 
-    /// Whether a table whose keys or values (`what`) are `dtype` can be filled so.
+    /// Checks that keys or values (`what`) of dtype `dtype` can be read from this source.
     fn check(self, what: &str, dtype: DType) -> Result<()> {
         match self {
             Field::LineNumber => ensure!(
@@ -76,11 +76,11 @@ impl Field {
     }
 }
 
-/// How a file is read.
+/// How a file is parsed.
 struct Format {
     key: Field,
     value: Field,
-    /// Lines to read, if not all.
+    /// Maximum number of lines, if limited.
     limit: Option<usize>,
     delimiter: u8,
     offset: i64,
@@ -128,7 +128,7 @@ impl Format {
             OutOfRange,
             "{path}: no line to read, of {count} there are and {wanted} wanted"
         );
-        // A table that is full already keeps what it has; its file need only look right.
+        // A table that is already initialized keeps its content; the file is only checked.
         let is_full = table.is_initialized();
         let read = if is_full { 1 } else { wanted.min(count) };
         let shape = Shape::new(&[read])?;
@@ -185,7 +185,7 @@ impl Format {
     }
 }
 
-/// The lines of a file, without the marks that end them.
+/// The lines of a file, without line ends.
 fn lines(content: &Bytes) -> impl Iterator<Item = Bytes> {
     let text = content.strip_suffix(b"\n").unwrap_or(content);
     let is_empty = content.is_empty();
@@ -197,7 +197,7 @@ fn lines(content: &Bytes) -> impl Iterator<Item = Bytes> {
     })
 }
 
-/// Sets element `i` to what the text says.
+/// Sets element `i` to the parsed text.
 fn set(target: &mut Tensor, i: usize, text: Bytes) -> Result<()> {
     fn number<T: FromText>(target: &mut Tensor, i: usize, text: &[u8]) -> Result<()> {
         let Some(value) = T::from_text(trimmed(text)) else {

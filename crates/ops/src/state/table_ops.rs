@@ -1,4 +1,4 @@
-//! Lookup tables: static ones that are initialized once, mutable ones, and dense ones.
+//! Lookup table ops: static tables that are initialized once, mutable tables, and dense tables.
 
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ const INT32_TO_NUMBERS: Constraint = ("value_dtype", &[DType::Int32, DType::Floa
 const INT64_TO_ALL: Constraint =
     ("value_dtype", &[DType::String, DType::Int64, DType::Int32, DType::Float, DType::Double]);
 
-/// The pairs of key and value types that each kind of table takes.
+/// The pairs of key and value types of each kind of table.
 const STATIC: [&[Constraint]; 3] = [
     &[
         STRING_KEYS,
@@ -220,7 +220,7 @@ const INITIALIZE_TABLE: OpDef = OpDef::new("InitializeTable", shape::unknown);
 
 const INITIALIZE_TABLE_V2: OpDef = OpDef { name: "InitializeTableV2", ..INITIALIZE_TABLE };
 
-/// What a node says of its table.
+/// Attrs of a table node.
 #[derive(Clone)]
 struct Declared {
     key_dtype: DType,
@@ -266,7 +266,7 @@ impl Declared {
     }
 }
 
-/// A kernel that hands out a named table, or one without a name where the op has none.
+/// A kernel that outputs a handle of a named table, or of an anonymous one if the op has no name.
 fn table_kernel(
     init: &KernelInit<'_>,
     declared: Declared,
@@ -318,9 +318,9 @@ fn dense_hash_table(init: &KernelInit<'_>) -> Result<AnyKernel> {
             declared.value_shape
         );
         let ledger = Ledger::new(ctx.step().state_budget().clone());
-        // Copies: the inputs may be views of large messages.
+        // Copied: the inputs may be slices of large messages.
         let own = |i: usize| ctx.input(i)?.deep_copy(Some(ledger.budget()));
-        // The first generation has no such input, and no table since there are removals.
+        // V1 ops have no `deleted_key`, which tables need now that entries can be removed.
         ensure!(ctx.num_inputs() > 1, InvalidArgument, "a dense table needs a deleted_key");
         let (empty_key, deleted_key) = (own(0)?, own(1)?);
         let key_shape = empty_key.shape().clone();
@@ -346,7 +346,7 @@ fn find(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Changes a table through the door that all changes of state take.
+/// Changes a table through [`update`], as all state changes are.
 pub(super) fn change(
     ctx: &KernelContext<'_>,
     change: impl FnOnce(&Table) -> Result<()>,

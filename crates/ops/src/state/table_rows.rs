@@ -1,7 +1,7 @@
 //! Hash tables: static and mutable, with a row of values per key.
 //!
-//! Keys and values lie in row order, which is the order of insertion as long as nothing is removed;
-//! exports follow it, so no hash order shows.
+//! Keys and values are stored in row order, which is the order of insertion as long as no entry is
+//! removed; exports are in this order, so they do not depend on hashes.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,31 +12,31 @@ use thalweg_tensor::{Budget, Bytes, DType, Result, Shape, Tensor, bail, ensure};
 use super::ledger::Ledger;
 use crate::cells::Cell;
 
-/// What an entry of the map takes, roughly, besides the row.
+/// Estimated bytes of a map entry besides the row.
 const ENTRY_BYTES: usize = 48;
 
-/// Where the row of a key is.
+/// Maps a key to its row.
 enum Index {
     Integers(HashMap<i64, usize>),
     Strings(HashMap<Bytes, usize>),
 }
 
-/// What to do with a key that is there already.
+/// What to do with keys that exist already.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Duplicates {
-    /// The new value replaces the old one.
+    /// Replace the value.
     Replace,
-    /// The values must be equal.
+    /// Fail unless the values are equal.
     MustAgree,
 }
 
-/// Keys and their rows.
+/// Keys and values in rows.
 pub(super) struct Rows {
     index: Index,
-    /// Keys and values by row; only the first rows are in use.
+    /// Keys by row; rows beyond the length are unused.
     keys: Tensor,
     values: Tensor,
-    /// Elements of one row of values.
+    /// Elements per row of values.
     width: usize,
     ledger: Ledger,
 }
@@ -59,7 +59,7 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// A copy of key `i`: a string may be a small part of a large message.
+    /// A copy of key `i`, since a string may be a small slice of a large message.
     fn key(&self, i: usize) -> Key {
         match self {
             Keys::Int32(keys) => Key::Integer(keys[i].into()),
@@ -69,14 +69,14 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// One key, in memory of its own.
+/// A key in its own memory.
 enum Key {
     Integer(i64),
     Text(Bytes),
 }
 
 impl Key {
-    /// What the key takes in the map.
+    /// Bytes of the key in the map.
     fn size_bytes(&self) -> usize {
         ENTRY_BYTES + if let Key::Text(text) = self { text.len() } else { 0 }
     }
@@ -115,7 +115,7 @@ impl Rows {
         }
     }
 
-    /// The values by row, with room at the end.
+    /// The values by row, with unused capacity at the end.
     pub(super) fn values(&self) -> &Tensor {
         &self.values
     }
@@ -131,7 +131,8 @@ impl Rows {
         .copied()
     }
 
-    /// Puts a row of `values` under each of `keys`. After an error a part of them may be there.
+    /// Inserts a row of `values` for each of `keys`. After an error, some rows may have been
+    /// inserted.
     pub(super) fn insert(
         &mut self,
         keys: &Tensor,
@@ -179,7 +180,7 @@ impl Rows {
         self.point(key, row)
     }
 
-    /// Makes a key lead to a row.
+    /// Maps a key to a row.
     fn point(&mut self, key: Key, row: usize) -> Result<()> {
         match (&mut self.index, key) {
             (Index::Strings(map), Key::Text(key)) => map.insert(key, row),
@@ -189,7 +190,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Makes room for `rows` rows; the room doubles, so that many insertions stay linear.
+    /// Reserves capacity for `rows` rows; doubles it, so that repeated insertions take linear time.
     fn reserve(&mut self, rows: usize) -> Result<()> {
         let room = self.keys.num_elements();
         if rows <= room {
@@ -201,7 +202,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Removes these keys; the last row takes the place of each.
+    /// Removes these keys; the last row is moved to the place of each.
     pub(super) fn remove(&mut self, keys: &Tensor) -> Result<()> {
         let cells = Keys::of(keys)?;
         for i in 0..keys.num_elements() {
@@ -233,7 +234,7 @@ impl Rows {
         Ok(())
     }
 
-    /// All keys and the rows under them, copied: the table goes on changing.
+    /// Copies of all keys and values.
     pub(super) fn export(
         &self,
         budget: &Arc<Budget>,
@@ -245,7 +246,7 @@ impl Rows {
     }
 }
 
-/// The first elements of a tensor, as many as the shape `dims` has.
+/// The first elements of a tensor, in the shape `dims`.
 fn head(tensor: &Tensor, dims: &[usize], budget: &Arc<Budget>) -> Result<Tensor> {
     let mut part = Tensor::blank_in(tensor.dtype(), Shape::new(dims)?, Some(budget))?;
     let n = part.num_elements();
@@ -255,7 +256,7 @@ fn head(tensor: &Tensor, dims: &[usize], budget: &Arc<Budget>) -> Result<Tensor>
     Ok(part)
 }
 
-/// The same elements with room for more, in the shape `dims`.
+/// The same elements with a larger capacity, in the shape `dims`.
 fn grown(tensor: &Tensor, dims: &[usize], budget: &Arc<Budget>) -> Result<Tensor> {
     let mut larger = Tensor::blank_in(tensor.dtype(), Shape::new(dims)?, Some(budget))?;
     with_cell!(tensor.dtype(), C => {
@@ -265,12 +266,12 @@ fn grown(tensor: &Tensor, dims: &[usize], budget: &Arc<Budget>) -> Result<Tensor
     Ok(larger)
 }
 
-/// Length of the strings in a range of elements; nothing for other elements.
+/// Total length of the strings in a range of elements; 0 for other dtypes.
 pub(super) fn text_bytes(tensor: &Tensor, range: std::ops::Range<usize>) -> usize {
     tensor.strings().ok().and_then(|s| s.get(range)).map_or(0, |s| s.iter().map(Bytes::len).sum())
 }
 
-/// Copies row `i` of `source` to row `row` of `target`, rows of `width` elements each.
+/// Copies row `i` of `source` to row `row` of `target`, with rows of `width` elements.
 pub(super) fn copy_row(
     source: &Tensor,
     i: usize,
@@ -280,7 +281,7 @@ pub(super) fn copy_row(
 ) -> Result<()> {
     let (from, to) = (i * width..(i + 1) * width, row * width..(row + 1) * width);
     if let (DType::String, Ok(strings)) = (source.dtype(), source.strings()) {
-        // Copies: the strings may be small parts of a large message.
+        // Copied: the strings may be small slices of a large message.
         let copies = strings[from].iter().map(|s| Bytes::copy_from_slice(s));
         for (target, copy) in target.strings_mut()?[to].iter_mut().zip(copies) {
             *target = copy;
@@ -293,7 +294,7 @@ pub(super) fn copy_row(
     Ok(())
 }
 
-/// Moves row `from` to row `to` and leaves nothing behind.
+/// Moves row `from` to row `to`, leaving default values.
 fn move_row(tensor: &mut Tensor, from: usize, to: usize, width: usize) -> Result<()> {
     with_cell!(tensor.dtype(), C => {
         let cells = C::view_mut(tensor)?;
@@ -307,7 +308,7 @@ fn move_row(tensor: &mut Tensor, from: usize, to: usize, width: usize) -> Result
     Ok(())
 }
 
-/// Whether two rows are equal, as numbers are: a NaN is not even equal to itself.
+/// Whether two rows are equal by numeric comparison: NaN differs from itself.
 fn is_same_row(a: &Tensor, i: usize, b: &Tensor, j: usize, width: usize) -> Result<bool> {
     let (left, right) = (i * width..(i + 1) * width, j * width..(j + 1) * width);
     Ok(match a.dtype() {

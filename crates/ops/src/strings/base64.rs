@@ -14,12 +14,12 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Time for one short string, roughly.
+/// Nanoseconds per short string.
 const NANOSECONDS: f64 = 100.0;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// What each character stands for; 64 and above for none.
+/// The value of each character; 64 and above for invalid ones.
 const VALUES: [u8; 256] = {
     let mut values = [64; 256];
     let mut i = 0;
@@ -71,7 +71,7 @@ fn encode(bytes: &[u8], pads: bool, out: &mut StringBuilder) -> Result<()> {
     Ok(())
 }
 
-/// Padding may be there or not, but only where it belongs.
+/// Padding is optional, but valid only at the end.
 fn decode(text: &[u8], out: &mut StringBuilder) -> Result<()> {
     let digits = match text {
         [digits @ .., b'=', b'='] | [digits @ .., b'='] if text.len().is_multiple_of(4) => digits,

@@ -1,6 +1,6 @@
 //! String ops by byte and character: strip, lower, upper, length, substr.
 //!
-//! A character is what does not begin with a byte `10xxxxxx`, whether or not the text is UTF-8.
+//! A UTF-8 character begins with any byte but `10xxxxxx`; the text need not be valid UTF-8.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Time to handle one short string, roughly.
+/// Nanoseconds per short string.
 const NANOSECONDS: f64 = 60.0;
 
 fn string_strip(_: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -63,7 +63,7 @@ const STRING_LOWER: OpDef = OpDef::new("StringLower", shape::unchanged);
 
 const STRING_UPPER: OpDef = OpDef { name: "StringUpper", ..STRING_LOWER };
 
-/// One of the two cases, for bytes and for text.
+/// Upper or lower case conversion, for bytes and for text.
 struct Case {
     byte: fn(&u8) -> u8,
     text: fn(&str) -> String,
@@ -88,7 +88,7 @@ fn change_case(init: &KernelInit<'_>, case: &'static Case) -> Result<AnyKernel> 
                 // TensorFlow reads text up to the first zero byte.
                 string = string.split(|&b| b == 0).next().unwrap_or_default();
             }
-            // What has no letters beyond ASCII needs no text.
+            // ASCII text needs no Unicode conversion.
             if is_text && !string.is_ascii() {
                 return out.push((case.text)(&String::from_utf8_lossy(string)).as_bytes());
             }
@@ -101,7 +101,7 @@ fn change_case(init: &KernelInit<'_>, case: &'static Case) -> Result<AnyKernel> 
     })
 }
 
-/// Whether the attr `unit` asks for characters rather than bytes.
+/// Whether the attr `unit` is `UTF8_CHAR`.
 fn counts_characters(init: &KernelInit<'_>) -> Result<bool> {
     Ok(match &init.attrs().bytes("unit")?[..] {
         b"BYTE" => false,
@@ -110,7 +110,7 @@ fn counts_characters(init: &KernelInit<'_>) -> Result<bool> {
     })
 }
 
-/// Whether a byte continues a character rather than begins one.
+/// Whether a byte is a UTF-8 continuation byte.
 fn continues(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }
@@ -204,7 +204,7 @@ fn cut(
     }
 }
 
-/// A negative position counts from the end; a negative length reaches to the end.
+/// A negative position counts from the end; a negative length extends to the end.
 fn bytes(source: &[u8], pos: i64, len: i64) -> Option<Range<usize>> {
     let size = source.len() as i64;
     let start = if pos < 0 { pos.checked_add(size)? } else { pos };
@@ -216,8 +216,8 @@ fn bytes(source: &[u8], pos: i64, len: i64) -> Option<Range<usize>> {
     Some(start as usize..(start + taken) as usize)
 }
 
-/// A negative position counts from the end. A negative length is none after a position from the
-/// start, and wrong after one from the end.
+/// A negative position counts from the end. A negative length is empty after a non-negative
+/// position, and an error after a negative one.
 fn characters(source: &[u8], pos: i64, len: i64) -> Option<Range<usize>> {
     if pos >= 0 {
         let start = forward(source, 0, pos)?;
@@ -233,7 +233,7 @@ fn characters(source: &[u8], pos: i64, len: i64) -> Option<Range<usize>> {
     Some(start..end)
 }
 
-/// The position `count` characters after `at`, if there are so many.
+/// The position `count` characters after `at`, if it exists.
 fn forward(source: &[u8], mut at: usize, count: i64) -> Option<usize> {
     for _ in 0..count {
         if at >= source.len() {
@@ -247,7 +247,7 @@ fn forward(source: &[u8], mut at: usize, count: i64) -> Option<usize> {
     Some(at)
 }
 
-/// The position `count` characters before `at`, if there are so many.
+/// The position `count` characters before `at`, if it exists.
 fn back(source: &[u8], mut at: usize, count: i64) -> Option<usize> {
     for _ in 0..count {
         at = at.checked_sub(1)?;

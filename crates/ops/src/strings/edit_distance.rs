@@ -35,7 +35,7 @@ fn edit_distance_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether two elements, of the hypothesis and of the truth, are equal.
+/// Equality of two elements, of the hypothesis and of the truth.
 type Equal<'a> = dyn Fn(usize, usize) -> bool + 'a;
 
 fn edit_distance(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -61,7 +61,7 @@ fn edit_distance(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// A sparse tensor as runs of elements whose indices agree in all but the last dimension.
+/// A sparse tensor as runs of elements with equal indices except the last.
 struct Rows<'a> {
     indices: &'a [i64],
     rank: usize,
@@ -106,7 +106,7 @@ impl<'a> Rows<'a> {
         &self.indices[i * self.rank..(i + 1) * self.rank - 1]
     }
 
-    /// Where the run that begins at `start` ends.
+    /// The end of the run that begins at `start`.
     fn end(&self, start: usize) -> usize {
         let group = self.group(start);
         (start + 1..self.len()).find(|&i| self.group(i) != group).unwrap_or(self.len())
@@ -147,7 +147,7 @@ fn equality<'a>(hypothesis: &'a Tensor, truth: &'a Tensor) -> Result<Box<Equal<'
         let (a, b) = (C::view(a)?, C::view(b)?);
         Ok(Box::new(move |i, j| a[i] == b[j]))
     }
-    // Floating point numbers are equal by value, everything else by its bits.
+    // Floats are compared by value, other types by their bits.
     macro_rules! floats {
         ($t:ty) => {{
             let (a, b) = (hypothesis.as_slice::<$t>()?, truth.as_slice::<$t>()?);
@@ -177,12 +177,12 @@ struct Job<'a, 'b> {
     normalizes: bool,
     shape: &'a Shape,
     equal: &'a Equal<'a>,
-    /// One row of the table of distances.
+    /// One row of the distance table.
     scratch: &'a mut [i64],
 }
 
 impl Job<'_, '_> {
-    /// Walks both tensors' runs in the order in which they are stored, as TensorFlow does.
+    /// Walks the runs of both tensors in storage order, as TensorFlow does.
     fn run(&mut self, hypothesis: &Rows<'_>, truth: &Rows<'_>, out: &mut [f32]) -> Result<()> {
         let (mut h, mut t) = (0, 0);
         while h < hypothesis.len() || t < truth.len() {
@@ -209,7 +209,7 @@ impl Job<'_, '_> {
         Ok(())
     }
 
-    /// Where the result of a group goes.
+    /// Output index of a group.
     fn slot(&self, group: &[i64]) -> Result<usize> {
         let mut slot = 0i64;
         for (&index, &size) in group.iter().zip(self.shape.iter()) {
@@ -224,7 +224,8 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Fewest insertions, deletions and substitutions that turn one run into the other.
+    /// The minimum number of insertions, deletions and substitutions that transform one run into
+    /// the other.
     fn distance(
         &mut self,
         hypothesis: std::ops::Range<usize>,
@@ -297,7 +298,7 @@ mod tests {
     fn what_is_refused() {
         let invalid = Code::InvalidArgument;
         for (h, wanted) in [
-            // TensorFlow's code for indices outside the shape.
+            // TensorFlow's code for indices out of bounds.
             ((&[[5, 0]][..], "a", &[2, 2][..]), Code::Internal),
             ((&[[-1, 0]], "a", &[2, 2]), Code::Internal),
             ((&[[0, 0], [0, 1]], "a", &[2, 2]), invalid),

@@ -3,36 +3,36 @@
 use encoding_rs::DecoderResult;
 use thalweg_tensor::{Result, StringBuilder, bail, err};
 
-/// How code points lie in bytes.
+/// A text encoding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Encoding {
-    /// One to four bytes.
+    /// UTF-8.
     Utf8,
-    /// Units of two bytes.
+    /// UTF-16, with this byte order.
     Utf16(Order),
-    /// Units of four bytes.
+    /// UTF-32, with this byte order.
     Utf32(Order),
-    /// One byte each, the code point itself.
+    /// ISO-8859-1: one byte is the code point.
     Latin1,
-    /// As Latin1, but only the lower half.
+    /// ASCII: bytes above 127 are malformed.
     Ascii,
-    /// One of the encodings of the web.
+    /// An encoding of the WHATWG Encoding Standard.
     Other(&'static encoding_rs::Encoding),
 }
 
-/// The order of the bytes of a unit.
+/// Byte order of a unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Order {
-    /// The highest first.
+    /// Big-endian.
     Big,
-    /// The lowest first.
+    /// Little-endian.
     Little,
-    /// As a mark at the start says, else the highest first.
+    /// By the byte order mark, or big-endian without one.
     Marked,
 }
 
 impl Encoding {
-    /// The encoding of this name; case and punctuation do not matter.
+    /// The encoding of this name; case and punctuation are ignored.
     pub(crate) fn named(name: &[u8]) -> Result<Encoding> {
         let plain: String = name
             .iter()
@@ -62,8 +62,8 @@ impl Encoding {
         })
     }
 
-    /// Calls `found(code, start)` for every code point, `None` for a malformed sequence, with the
-    /// position of its first byte.
+    /// Calls `found(code, start)` for every code point, or `None` for a malformed sequence, with
+    /// the position of its first byte.
     pub(crate) fn decode(self, bytes: &[u8], found: &mut dyn FnMut(Option<u32>, usize)) {
         match self {
             Encoding::Utf8 => decode_utf8(bytes, found),
@@ -80,8 +80,8 @@ impl Encoding {
         }
     }
 
-    /// Appends one code point, in one of the Unicode encodings with the highest byte first. Half
-    /// a surrogate pair is written where a unit can hold it.
+    /// Appends one code point, in one of the Unicode encodings, big-endian. Unpaired surrogates are
+    /// encoded where the unit can hold them.
     pub(crate) fn encode(self, code: u32, out: &mut StringBuilder) -> Result<()> {
         match self {
             Encoding::Utf8 => {
@@ -102,7 +102,7 @@ impl Encoding {
     }
 }
 
-/// The encoding that browsers know by this name, or by the number of its code page.
+/// The WHATWG encoding of this label or code page number.
 fn web_encoding(name: &[u8], plain: &str) -> Option<&'static encoding_rs::Encoding> {
     let page = ["cp", "ibm", "ms", "windows", "win"].iter().find_map(|p| plain.strip_prefix(p));
     let by_page = page.and_then(|page| match page {
@@ -134,7 +134,7 @@ fn decode_utf8(bytes: &[u8], found: &mut dyn FnMut(Option<u32>, usize)) {
     }
 }
 
-/// The byte order to read with. A mark is passed over, and belongs to what follows it.
+/// The byte order to decode with. A byte order mark is skipped and counted to the first code point.
 fn settle<const N: usize>(bytes: &[u8], order: Order) -> (Order, usize) {
     let mut mark = [0u8; N];
     mark[N - 2..].copy_from_slice(&[0xfe, 0xff]);
@@ -148,7 +148,8 @@ fn settle<const N: usize>(bytes: &[u8], order: Order) -> (Order, usize) {
     }
 }
 
-/// Calls `found` with whole units and their positions; answers where a part of one is left.
+/// Calls `found` with whole units and their positions; returns the position of an incomplete last
+/// unit.
 fn units<const N: usize>(
     bytes: &[u8],
     order: Order,
@@ -169,7 +170,7 @@ fn units<const N: usize>(
 }
 
 fn decode_utf16(bytes: &[u8], order: Order, found: &mut dyn FnMut(Option<u32>, usize)) {
-    // The first half of a pair, and where it began.
+    // The pending high surrogate, and its position.
     let mut half: Option<(u32, usize)> = None;
     let tail = units::<2>(bytes, order, |unit, at| {
         let is_second = (0xdc00..0xe000).contains(&unit);
@@ -187,7 +188,7 @@ fn decode_utf16(bytes: &[u8], order: Order, found: &mut dyn FnMut(Option<u32>, u
             _ => found(Some(unit), at),
         }
     });
-    // An unfinished pair and half a unit are one mistake.
+    // An unpaired surrogate followed by an incomplete unit is one malformed sequence.
     if let Some(start) = half.map(|(_, start)| start).or(tail) {
         found(None, start);
     }
@@ -202,7 +203,7 @@ fn decode_utf32(bytes: &[u8], order: Order, found: &mut dyn FnMut(Option<u32>, u
     }
 }
 
-/// Byte by byte, so that every code point's start is known.
+/// Decodes byte by byte, so that the start of every code point is known.
 fn decode_other(
     bytes: &[u8],
     encoding: &'static encoding_rs::Encoding,

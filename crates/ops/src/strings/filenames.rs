@@ -28,7 +28,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Numbers have at least five digits.
+/// At least five digits.
 const FIVE_DIGITS: Spec = Spec { width: 5, flag: Some(b'0'), ..Spec::PLAIN };
 
 fn sharded_filename(_: &KernelInit<'_>) -> Result<AnyKernel> {

@@ -23,7 +23,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Time to print one number, roughly.
+/// Nanoseconds per number.
 const NANOSECONDS: f64 = 200.0;
 
 fn as_string(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -135,13 +135,13 @@ fn string_format_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The template's text before, between and after the places of `inputs` tensors.
+/// The template's text before, between and after the placeholders of `inputs` tensors.
 fn template_parts(template: &Bytes, placeholder: &[u8], inputs: usize) -> Result<Vec<Bytes>> {
     let mut parts = Vec::new();
     let mut rest = template.clone();
     loop {
         let found = if placeholder.is_empty() {
-            // An empty placeholder stands between any two bytes.
+            // An empty placeholder matches between any two bytes.
             (rest.len() > 1).then_some(1)
         } else {
             rest.windows(placeholder.len()).position(|w| w == placeholder)

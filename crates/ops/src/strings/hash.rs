@@ -1,7 +1,7 @@
-//! Hash functions whose values TensorFlow's users have on disk: bucket numbers, feature crosses,
-//! fingerprints. Each is the published function, bit for bit.
+//! Hash functions whose values are stored in users' data: hash buckets, feature crosses,
+//! fingerprints. Each equals the published function bit for bit.
 
-/// Murmur2 in 64 bits with TensorFlow's seed: `Hash64`.
+/// MurmurHash64A with TensorFlow's seed: `Hash64`.
 pub(crate) fn hash64(bytes: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
     const SEED: u64 = 0x00de_cafc_affe;
@@ -22,7 +22,7 @@ pub(crate) fn hash64(bytes: &[u8]) -> u64 {
     h ^ h >> 47
 }
 
-/// SipHash with two rounds for each word and four at the end.
+/// SipHash-2-4.
 pub(crate) fn sip_hash(key: [u64; 2], bytes: &[u8]) -> u64 {
     let mut v = [
         key[0] ^ 0x736f_6d65_7073_6575,
@@ -40,7 +40,7 @@ pub(crate) fn sip_hash(key: [u64; 2], bytes: &[u8]) -> u64 {
     words.iter().for_each(|w| absorb(u64::from_le_bytes(*w)));
     let mut last = [0; 8];
     last[..tail.len()].copy_from_slice(tail);
-    // The last word carries the length in its highest byte.
+    // The last word has the length in its highest byte.
     last[7] = bytes.len() as u8;
     absorb(u64::from_le_bytes(last));
     v[2] ^= 0xff;
@@ -92,7 +92,7 @@ fn mix(u: u64, v: u64, multiplier: u64) -> u64 {
     shift_mix((v ^ a).wrapping_mul(multiplier)).wrapping_mul(multiplier)
 }
 
-/// The multiplier of the short forms.
+/// The multiplier for short inputs.
 fn length_multiplier(len: usize) -> u64 {
     K2.wrapping_add(len as u64 * 2)
 }
@@ -150,7 +150,7 @@ fn farm_up_to_64(s: &[u8]) -> u64 {
     mix(left, right, multiplier)
 }
 
-/// A quick hash of 32 bytes and two seeds into two words.
+/// FarmHash's `WeakHashLen32WithSeeds`.
 fn weak_32(s: &[u8], at: usize, a: u64, b: u64) -> (u64, u64) {
     let (w, x, y, z) = (word64(s, at), word64(s, at + 8), word64(s, at + 16), word64(s, at + 24));
     let a = a.wrapping_add(w);
@@ -206,7 +206,7 @@ fn farm_long(s: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// What TensorFlow 2.21 gives modulo this many buckets.
+    /// TensorFlow 2.21's values modulo this many buckets.
     const BUCKETS: u64 = (1 << 62) + 12345;
 
     #[test]

@@ -35,7 +35,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Time to hash one short string, roughly.
+/// Nanoseconds per short string.
 const NANOSECONDS: f64 = 20.0;
 
 const STRING_TO_HASH_BUCKET: OpDef =
@@ -70,7 +70,7 @@ fn buckets(init: &KernelInit<'_>, hash: fn(&[u8], [u64; 2]) -> u64) -> Result<An
     })
 }
 
-/// Bytes of a fingerprint.
+/// Bytes per fingerprint.
 const FINGERPRINT_BYTES: usize = 8;
 
 fn fingerprint_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -118,7 +118,7 @@ fn row_hash(data: &Tensor, columns: usize) -> Result<Box<dyn Fn(usize) -> u64 + 
         if columns == 0 {
             return Ok(Box::new(|_| 0));
         }
-        // The fingerprint of the strings' fingerprints.
+        // The fingerprint of the concatenated fingerprints.
         return Ok(Box::new(move |row| {
             let row = &strings[row * columns..(row + 1) * columns];
             let prints: Vec<u8> = row.iter().flat_map(|s| fingerprint64(s).to_le_bytes()).collect();

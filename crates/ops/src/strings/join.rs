@@ -22,7 +22,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Time to append one string, roughly.
+/// Nanoseconds per appended string.
 const NANOSECONDS_PER_STRING: f64 = 20.0;
 
 fn string_join_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -30,7 +30,7 @@ fn string_join_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for i in 0..c.num_inputs() {
         let input = c.input(i);
         if input.rank().is_none() {
-            // It may be a scalar or decide the shape.
+            // It may be a scalar, or determine the shape.
             return Ok(());
         }
         if input.rank() != Some(0) {
@@ -49,7 +49,7 @@ fn string_join(init: &KernelInit<'_>) -> Result<AnyKernel> {
         for i in 0..ctx.num_inputs() {
             inputs.push(ctx.input(i)?.strings()?);
         }
-        // A lone scalar stands for every element; a vector of one has only that one to give.
+        // A scalar is broadcast; a vector of one element is only indexed at 0.
         let at = |strings: &[Bytes], i: usize| if strings.len() == 1 { 0 } else { i };
         let cost = NANOSECONDS_PER_STRING * (1 + inputs.len()) as f64;
         let output = write_strings(ctx, shape, cost, |i, text| {
@@ -103,7 +103,7 @@ fn reduce_join_shape(c: &mut ShapeContext<'_>) -> Result<()> {
         }
         return Ok(());
     };
-    // What is wrong with the axes the kernel says, by TensorFlow's codes.
+    // Invalid axes are reported by the kernel, with TensorFlow's codes.
     let Ok(order) = reduced_axes(axes.iter().copied(), dims.len()) else { return Ok(()) };
     let kept = dims.iter().enumerate().filter_map(|(d, &size)| match order.contains(&d) {
         true => keep.then_some(Some(1)),
@@ -114,7 +114,7 @@ fn reduce_join_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The dimensions that go, the one that varies fastest first.
+/// The reduced dimensions, the fastest varying first.
 fn reduced_axes(axes: impl Iterator<Item = i64>, rank: usize) -> Result<SmallVec<[usize; 4]>> {
     let mut order = SmallVec::new();
     for axis in axes {
@@ -160,8 +160,7 @@ fn reduce_join(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Sizes and strides of the dimensions that stay and of those that go, each with the one that
-/// varies fastest first.
+/// Sizes and strides of the kept and of the reduced dimensions, the fastest varying first.
 struct Walk {
     kept: SmallVec<[(usize, usize); 4]>,
     folded: SmallVec<[(usize, usize); 4]>,
@@ -239,7 +238,7 @@ fn unsorted_segment_join(init: &KernelInit<'_>) -> Result<AnyKernel> {
             let members: &[i64] = members;
             let range = starts[segment] as usize..starts[segment + 1] as usize;
             for &member in &members[range] {
-                // Empty strings at the front leave no separator behind.
+                // Leading empty strings produce no separator.
                 if !text.as_bytes().is_empty() {
                     text.push(&separator)?;
                 }
@@ -251,7 +250,7 @@ fn unsorted_segment_join(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Positions by segment: those of segment `s` are `members[starts[s]..starts[s + 1]]`, in order.
+/// Indices by segment: those of segment `s` are `members[starts[s]..starts[s + 1]]`, in order.
 struct Groups {
     starts: Tensor,
     members: Tensor,
@@ -274,7 +273,7 @@ impl Groups {
             };
             next[id] += 1;
         }
-        // Where each segment ends; filling from the back turns the ends into starts.
+        // Ends of the segments; filling from the back turns them into starts.
         let mut total = 0;
         for slot in next.iter_mut() {
             total += *slot;

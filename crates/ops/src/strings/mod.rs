@@ -1,4 +1,4 @@
-//! Strings: bytes, text, regular expressions, names.
+//! String ops: bytes, text, regular expressions, file names.
 
 mod encoding;
 pub(crate) mod hash;

@@ -29,13 +29,13 @@ fn n_grams_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The attrs.
+/// Attrs of the op.
 struct Grams {
     separator: Bytes,
     widths: Vec<i64>,
     left_pad: Bytes,
     right_pad: Bytes,
-    /// Pads on either side; `None` for as many as give every token every place.
+    /// Padding on each side; `None` for the n-gram width less one.
     pad_width: Option<i64>,
     keeps_short: bool,
 }
@@ -45,13 +45,13 @@ impl Grams {
         self.pad_width.map_or(width - 1, |pads| pads.min(width - 1))
     }
 
-    /// How many n-grams of this width a row of `len` tokens has.
+    /// Number of n-grams of this width in a row of `len` tokens.
     fn count(&self, len: i64, width: i64) -> i64 {
         (len + 2 * self.pads(width) - width + 1).max(0)
     }
 
-    /// The widths of a row's n-grams with their number: those asked for, or one that is the
-    /// whole row where it would have none.
+    /// The widths of a row's n-grams with their numbers; with `preserve_short_sequences`, a row too
+    /// short for any n-gram gives one n-gram of the whole row.
     fn of_row(&self, len: i64) -> impl Iterator<Item = (i64, i64)> {
         let counts = self.widths.iter().map(move |&w| (w, self.count(len, w)));
         let is_lost = self.keeps_short && len > 0 && counts.clone().all(|(_, n)| n == 0);
@@ -59,7 +59,7 @@ impl Grams {
         counts.chain(whole)
     }
 
-    /// Writes n-gram `index` of `count` ones of this width over `tokens`.
+    /// Writes n-gram `index` of `count` of this width over `tokens`.
     fn write(
         &self,
         tokens: &[Bytes],
@@ -144,7 +144,7 @@ fn compute(ctx: &mut KernelContext<'_>, grams: &Grams) -> Result<()> {
     let tokens = data.strings()?;
     let (splits, count) = (Indices::of(data_splits)?, data_splits.num_elements());
     check_splits(splits, count, tokens.len())?;
-    // Without widths there are no pads to be sure of.
+    // Without widths the padding is not checked.
     ensure!(
         !(grams.keeps_short && grams.widths.is_empty() && grams.pad_width.is_none())
             || tokens.is_empty()
@@ -205,7 +205,7 @@ fn write_row(
     Ok(())
 }
 
-/// Sets the splits, narrowed where the op says so.
+/// Sets the row splits output, narrowed to its dtype.
 fn set_splits(ctx: &mut KernelContext<'_>, starts: &Tensor) -> Result<()> {
     if ctx.output_dtype(1)? == DType::Int64 {
         return ctx.set_output(1, starts.clone());

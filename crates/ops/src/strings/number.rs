@@ -15,7 +15,7 @@ pub(crate) static FAMILY: Family = Family {
     )],
 };
 
-/// Time to read one number, roughly.
+/// Nanoseconds per number.
 const NANOSECONDS: f64 = 40.0;
 
 fn string_to_number<T: FromText>(_: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -38,7 +38,7 @@ fn string_to_number<T: FromText>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// The text without blanks around it.
+/// The text without surrounding whitespace.
 pub(crate) fn trimmed(mut text: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = text
         && is_space(*first)
@@ -53,9 +53,9 @@ pub(crate) fn trimmed(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// A number type that text without blanks around it can be read as.
+/// A number type parsed from text without surrounding whitespace.
 pub(crate) trait FromText: Element {
-    /// The number, if the whole text is one and it is in range.
+    /// The number, if the whole text is one and in range.
     fn from_text(text: &[u8]) -> Option<Self>;
 }
 
@@ -63,7 +63,7 @@ macro_rules! integers_from_text {
     ($($t:ty),+) => { $(
         impl FromText for $t {
             fn from_text(text: &[u8]) -> Option<Self> {
-                // An unsigned number has no minus, not even zero.
+                // Unsigned numbers have no minus sign, not even -0.
                 if <$t>::MIN == 0 && text.first() == Some(&b'-') {
                     return None;
                 }
@@ -107,13 +107,13 @@ fn without_sign(text: &[u8]) -> (bool, &[u8]) {
     }
 }
 
-/// What a text without a sign says.
+/// A parsed number without its sign.
 enum Magnitude<'a> {
-    /// Decimal digits, which Rust reads and rounds as C does.
+    /// Decimal digits, which Rust parses and rounds as C does.
     Decimal(&'a str),
-    /// This number times two to a power. The last bit stands for all that follow it.
+    /// A number times a power of two. The lowest bit is sticky: set if any later bit was.
     Binary(u64, i64),
-    /// Infinity or not a number.
+    /// Infinity or NaN.
     Special(f64),
 }
 
@@ -124,7 +124,7 @@ fn magnitude(text: &[u8]) -> Option<Magnitude<'_>> {
     if text.first()?.is_ascii_alphabetic() {
         return special(text).map(Magnitude::Special);
     }
-    // Rust reads what C reads, but for the words.
+    // Rust parses what C parses, except for words.
     let is_digit = |b: &u8| matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
     if !text.iter().all(is_digit) || !matches!(text[0], b'0'..=b'9' | b'.') {
         return None;
@@ -145,7 +145,7 @@ fn special(text: &[u8]) -> Option<f64> {
     (name.eq_ignore_ascii_case(b"nan") && is_payload).then_some(f64::NAN)
 }
 
-/// Hexadecimal digits with a point and a power of two, both optional.
+/// Hexadecimal digits with an optional point and an optional binary exponent.
 fn hexadecimal(text: &[u8]) -> Option<Magnitude<'_>> {
     let power_at = text.iter().position(|b| matches!(b, b'p' | b'P'));
     let (digits, power) = match power_at {
@@ -183,7 +183,7 @@ fn decimal_power(text: &[u8]) -> Option<i64> {
 }
 
 fn scaled(mantissa: impl Into<f64>, exponent: i64) -> f64 {
-    // Two steps, so that neither power leaves the range before the other brings it back.
+    // In two steps, so that neither power overflows before the other compensates.
     let exponent = exponent.clamp(-4000, 4000) as i32;
     let half = exponent / 2;
     let mut value: f64 = mantissa.into();

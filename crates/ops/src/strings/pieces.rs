@@ -22,7 +22,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Time to cut one row, roughly; rows are sentences more often than books.
+/// Nanoseconds per row, for the length of a sentence.
 const NANOSECONDS_PER_ROW: f64 = 200.0;
 
 fn split_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -58,7 +58,8 @@ fn string_split_v2(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Every byte of `delimiters` is one; without any, every byte is a piece. An empty text has none.
+/// Every byte of `delimiters` separates; without delimiters, every byte is a piece. An empty text
+/// has no pieces.
 fn by_any_byte(text: &[u8], delimiters: &[u8], skips: bool, found: &mut dyn FnMut(Range<usize>)) {
     if delimiters.is_empty() {
         return (0..text.len()).for_each(|i| found(i..i + 1));
@@ -75,12 +76,12 @@ fn by_any_byte(text: &[u8], delimiters: &[u8], skips: bool, found: &mut dyn FnMu
     }
 }
 
-/// Whitespace in C's sense, which unlike Rust's has the vertical tab in it.
+/// Whitespace as C's `isspace` defines it, which includes the vertical tab.
 pub(super) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// Runs of whitespace separate. What follows the last cut allowed is one piece, be it empty.
+/// Splits at runs of whitespace. After `cuts_max` splits the rest is one piece, even if empty.
 fn by_whitespace(text: &[u8], cuts_max: usize, found: &mut dyn FnMut(Range<usize>)) {
     let skip = |from: usize, space: bool| {
         text[from..].iter().position(|&b| is_space(b) != space).map_or(text.len(), |n| from + n)
@@ -105,7 +106,7 @@ fn by_separator(
 ) {
     let (mut start, mut from, mut cuts) = (0, 0, 0);
     while cuts < cuts_max {
-        // Looking for the first byte is what a library does fast.
+        // Searching for the first byte uses a fast library function.
         let Some(n) = text[from..].iter().position(|&b| b == separator[0]) else { break };
         let at = from + n;
         if text[at..].starts_with(separator) {
@@ -120,7 +121,7 @@ fn by_separator(
     found(start..text.len());
 }
 
-/// Cuts every row twice: once to count, so that the outputs can be had, and once to fill them.
+/// Splits every row twice: once to count the pieces, and once to fill the outputs.
 fn split(
     ctx: &mut KernelContext<'_>,
     cut: impl Fn(&[u8], &mut dyn FnMut(Range<usize>)) + Sync,

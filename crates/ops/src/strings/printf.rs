@@ -1,13 +1,13 @@
-//! Numbers as C's `printf` writes them: `%f`, `%e`, `%g` and `%d` with flags, width and precision.
+//! Number formatting as by C's `printf`: `%f`, `%e`, `%g` and `%d` with flags, width and precision.
 
 use std::fmt::Write;
 
 use thalweg_tensor::{Result, StringBuilder};
 
-/// Decimals beyond which every digit of a double is zero.
+/// Maximum decimals; all later digits of a double are zero.
 const DECIMALS_MAX: usize = 1100;
 
-/// How a floating point number is written.
+/// Notation of a floating-point number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Notation {
     /// `%f`.
@@ -18,14 +18,14 @@ pub(crate) enum Notation {
     General,
 }
 
-/// What stands between `%` and the letter.
+/// A conversion specification: the part between `%` and the letter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
-    /// Least number of characters.
+    /// Minimum number of characters.
     pub(crate) width: usize,
-    /// Digits after the point; significant ones for `%g`.
+    /// Digits after the point; for `%g` significant digits.
     pub(crate) precision: usize,
-    /// `0`, `-`, `+`, a space, `#`, or nothing.
+    /// `0`, `-`, `+`, a space, `#`, or none.
     pub(crate) flag: Option<u8>,
 }
 
@@ -42,7 +42,7 @@ impl Spec {
         }
     }
 
-    /// Appends `sign` and `body`, filled up to the width.
+    /// Appends `sign` and `body`, padded to the width.
     fn put(
         self,
         out: &mut StringBuilder,
@@ -78,7 +78,7 @@ pub(crate) fn unsigned(out: &mut StringBuilder, spec: Spec, value: u64) -> Resul
     spec.put(out, b"", value.to_string().as_bytes(), true)
 }
 
-/// `%s`, whose width counts bytes.
+/// `%s`, with the width in bytes.
 pub(crate) fn string(out: &mut StringBuilder, spec: Spec, value: &[u8]) -> Result<()> {
     spec.put(out, b"", value, false)
 }
@@ -102,7 +102,7 @@ pub(crate) fn float(
         Notation::Scientific => scientific(magnitude, spec.precision, keeps_point),
         Notation::General => general(magnitude, spec.precision, keeps_point),
     };
-    // Digits beyond the last that can differ from zero are written here, not made up above.
+    // Digits beyond `DECIMALS_MAX` are zeros, appended here.
     let more = match notation {
         Notation::General => 0,
         _ => spec.precision.saturating_sub(DECIMALS_MAX),
@@ -159,7 +159,7 @@ fn general(magnitude: f64, precision: usize, keeps_zeroes: bool) -> String {
     if is_fixed { digits } else { with_exponent(digits, exponent) }
 }
 
-/// A float in the fewest of 6 or 9 digits that read back as the same number.
+/// A float with 6 digits if they round-trip, else 9.
 pub(crate) fn brief_f32(out: &mut StringBuilder, value: f32) -> Result<()> {
     let wide = f64::from(flushed_f32(value));
     let short = general(wide.abs(), 6, false);
@@ -168,7 +168,7 @@ pub(crate) fn brief_f32(out: &mut StringBuilder, value: f32) -> Result<()> {
     float(out, Notation::General, Spec { precision, ..Spec::PLAIN }, wide)
 }
 
-/// A double in the fewest of 15 or 17 digits that read back as the same number.
+/// A double with 15 digits if they round-trip, else 17.
 pub(crate) fn brief_f64(out: &mut StringBuilder, value: f64) -> Result<()> {
     let value = flushed_f64(value);
     let short = general(value.abs(), 15, false);
@@ -177,7 +177,7 @@ pub(crate) fn brief_f64(out: &mut StringBuilder, value: f64) -> Result<()> {
     float(out, Notation::General, Spec { precision, ..Spec::PLAIN }, value)
 }
 
-/// TensorFlow's threads take numbers below the normal range for zero.
+/// TensorFlow's threads flush subnormal numbers to zero.
 pub(crate) fn flushed_f32(value: f32) -> f32 {
     if value.is_subnormal() { 0f32.copysign(value) } else { value }
 }

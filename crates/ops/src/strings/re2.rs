@@ -1,25 +1,25 @@
 //! Regular expressions in RE2's syntax, as the `regex` crate can run them.
 //!
-//! The two libraries share their semantics but not their notation: here `\d`, `\w`, `\s` and `\b`
-//! are ASCII's, classes have no set operations, a brace that begins no count is a brace, and a
-//! repetition of a repetition is a mistake. [`translate`] reads the one and writes the other, with
-//! every literal that could mean something spelled as a number.
+//! The two libraries share their semantics but not their syntax: in RE2, `\d`, `\w`, `\s` and `\b`
+//! are ASCII-only, classes have no set operations, a brace that does not begin a count is a
+//! literal, and a repeated repetition is an error. [`translate`] converts the pattern, with every
+//! special literal written as a numeric escape.
 
 use regex::bytes::{Regex, RegexBuilder};
 use thalweg_tensor::{Result, bail, ensure, err};
 
-/// Largest count in `{n,m}`, alone and multiplied through nested ones.
+/// Maximum count in `{n,m}`, by itself and multiplied over nested repetitions.
 const REPEAT_MAX: u32 = 1000;
-/// Groups within groups.
+/// Maximum nesting depth of groups.
 const DEPTH_MAX: usize = 200;
-/// Bytes that a compiled expression may take.
+/// Maximum bytes of a compiled expression.
 const COMPILED_BYTES_MAX: usize = 32 << 20;
 
-/// Bytes of a pattern: the parser takes about a hundred times as many. TensorFlow's RE2 compiles a literal
-/// of 600,000 bytes and refuses one of 1 MiB.
+/// Maximum bytes of a pattern: the parser takes about a hundred times as many. TensorFlow's RE2
+/// compiles a literal of 600,000 bytes and refuses one of 1 MiB.
 const PATTERN_BYTES_MAX: usize = 512 << 10;
 
-/// Compiles a pattern. `is_whole` makes it match only texts that it matches from start to end.
+/// Compiles a pattern. `is_whole` anchors it at both ends of the text.
 pub(crate) fn compile(pattern: &[u8], is_whole: bool) -> Result<Regex> {
     ensure!(
         pattern.len() <= PATTERN_BYTES_MAX,
@@ -41,7 +41,7 @@ pub(crate) fn compile(pattern: &[u8], is_whole: bool) -> Result<Regex> {
         .map_err(|e| refused(&e.to_string().lines().last().unwrap_or("it is refused")))
 }
 
-/// The pattern in the other notation.
+/// Translates the pattern to the syntax of the `regex` crate.
 fn translate(pattern: &str) -> Result<String> {
     let mut parser = Parser { rest: pattern, out: String::new() };
     parser.alternation(0)?;
@@ -54,7 +54,7 @@ struct Parser<'a> {
     out: String,
 }
 
-/// Whether a letter names a class of characters, and its members.
+/// Whether a letter is a Perl character class, with the members of the class.
 fn perl_class(letter: char) -> Option<(&'static str, bool)> {
     Some(match letter {
         'd' => (r"0-9", false),
@@ -100,12 +100,12 @@ impl Parser<'_> {
         self.out.push_str(&format!(r"\x{{{:X}}}", u32::from(c)));
     }
 
-    /// Reads up to the end or the `)` that closes the group; answers how often a part of it is
-    /// repeated by counts.
+    /// Parses up to the end or the `)` that closes the group; returns the maximum product of nested
+    /// counts.
     fn alternation(&mut self, depth: usize) -> Result<u32> {
         ensure!(depth <= DEPTH_MAX, InvalidArgument, "groups are nested too deeply");
         let mut most = 1;
-        // Where the last thing that can be repeated ends, and how often it is already.
+        // The end of the last repeatable atom, and its repetition count.
         let mut last: Option<(usize, u32)> = None;
         while let Some(c) = self.peek() {
             if c == ')' {
@@ -130,7 +130,7 @@ impl Parser<'_> {
         Ok(most)
     }
 
-    /// Puts an operator behind what ends at `end`: flags may stand between the two.
+    /// Inserts a repetition operator after the atom that ends at `end`; flags may follow the atom.
     fn repeat(
         &mut self,
         end: usize,
@@ -152,7 +152,7 @@ impl Parser<'_> {
         Ok((end + operator.len(), total))
     }
 
-    /// One thing that can be repeated; `None` for flags and quotes of nothing, which cannot.
+    /// A repeatable atom; `None` for flags and empty quotes, which cannot be repeated.
     fn atom(&mut self, depth: usize) -> Result<Option<u32>> {
         let Some(c) = self.next() else { return Ok(None) };
         match c {
@@ -165,7 +165,7 @@ impl Parser<'_> {
         Ok(Some(1))
     }
 
-    /// The repetition operator that follows, if one does, and its count.
+    /// The repetition operator that follows, if any, and its count.
     fn operator(&mut self) -> Result<Option<(String, u32)>> {
         if let Some(c @ ('*' | '+' | '?')) = self.peek() {
             self.next();
@@ -196,13 +196,13 @@ impl Parser<'_> {
         Ok(Some((operator, count)))
     }
 
-    /// What follows `(`.
+    /// Parses a group, after `(`.
     fn group(&mut self, depth: usize) -> Result<Option<u32>> {
         if self.eat("?P<") {
             let name = self.rest.split_once('>').map_or("", |(name, _)| name);
             let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
             ensure!(is_name, InvalidArgument, "invalid named capture");
-            // Nothing refers to names, and they may occur twice.
+            // Group names are dropped: they are not referenced, and may occur twice.
             self.rest = &self.rest[name.len() + 1..];
             self.out.push('(');
         } else if self.eat("?") {
@@ -218,8 +218,7 @@ impl Parser<'_> {
         Ok(Some(repeats))
     }
 
-    /// What follows `(?`: flags, and whether a group begins with them rather than the rest of
-    /// this one.
+    /// Parses flags, after `(?`; returns whether they open a group.
     fn flags(&mut self) -> Result<bool> {
         let (mut on, mut off) = (Vec::new(), Vec::new());
         let (mut is_negated, mut seen) = (false, true);
@@ -243,7 +242,7 @@ impl Parser<'_> {
                         self.out.push('-');
                         self.out.extend(&off);
                     }
-                    // Flags that change nothing are a notation only RE2 has.
+                    // RE2 accepts empty flags, the `regex` crate does not.
                     let is_group = end == ':' || (on.is_empty() && off.is_empty());
                     self.out.push(if is_group { ':' } else { ')' });
                     if is_group && end == ')' {
@@ -256,7 +255,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What follows a backslash outside a class.
+    /// Parses an escape outside of a class, after the backslash.
     fn escape(&mut self) -> Result<Option<u32>> {
         if self.eat("Q") {
             return self.quote();
@@ -290,7 +289,7 @@ impl Parser<'_> {
         Ok(Some(1))
     }
 
-    /// What follows `\Q`: literals, of which an operator after `\E` repeats the last.
+    /// Parses a `\Q..\E` quote, after `\Q`; an operator after `\E` repeats the last literal.
     fn quote(&mut self) -> Result<Option<u32>> {
         let (quoted, rest) = self.rest.split_once(r"\E").unwrap_or((self.rest, ""));
         let is_empty = quoted.is_empty();
@@ -299,7 +298,7 @@ impl Parser<'_> {
         Ok((!is_empty).then_some(1))
     }
 
-    /// `pN`, `p{Greek}`, `P{^Lu}`: general categories by their short names, and scripts.
+    /// Parses `pN`, `p{Greek}` or `P{^Lu}`: general categories by their short names, and scripts.
     fn property(&mut self) -> Result<()> {
         let mut is_negated = self.next() == Some('P');
         let bad = || err!(InvalidArgument, "invalid character class range");
@@ -330,7 +329,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// One character, after the backslash.
+    /// Parses an escaped character, after the backslash.
     fn escaped_character(&mut self) -> Result<char> {
         let c = self.next().ok_or_else(|| err!(InvalidArgument, "trailing \\"))?;
         let bad = || err!(InvalidArgument, "invalid escape sequence \\{c}");
@@ -342,7 +341,7 @@ impl Parser<'_> {
             't' => '\t',
             'v' => '\x0b',
             '0'..='7' => {
-                // One digit alone would refer back to a group, unless it is zero.
+                // A single digit other than zero would be a backreference.
                 let digits = self.digits(2, 8);
                 ensure!(c == '0' || !digits.is_empty(), InvalidArgument, "invalid escape \\{c}");
                 self.code(&format!("{c}{digits}"), 8).ok_or_else(bad)?
@@ -363,7 +362,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Up to `max` digits to this base.
+    /// Up to `max` digits of base `base`.
     fn digits(&mut self, max: usize, base: u32) -> String {
         let digits: String = self.rest.chars().take(max).take_while(|c| c.is_digit(base)).collect();
         self.rest = &self.rest[digits.len()..];
@@ -374,7 +373,7 @@ impl Parser<'_> {
         u32::from_str_radix(digits, base).ok().and_then(char::from_u32)
     }
 
-    /// What follows `[`.
+    /// Parses a class, after `[`.
     fn class(&mut self) -> Result<()> {
         self.out.push('[');
         if self.eat("^") {
@@ -458,7 +457,7 @@ mod tests {
     use crate::testing::code;
     use thalweg_tensor::Code;
 
-    /// Texts that the patterns below are tried on.
+    /// Texts to which the patterns below are applied.
     const TEXTS: [&[u8]; 21] = [
         b"a",
         b"ab",
@@ -483,7 +482,7 @@ mod tests {
         b"aaaaaaaaaaaaa",
     ];
 
-    /// Which of the texts RE2 matches as a whole.
+    /// For each pattern, the texts that RE2 matches as a whole.
     #[test]
     fn whole_matches_are_those_of_re2() {
         for (pattern, expected) in [

@@ -32,7 +32,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Time to search one short string, roughly.
+/// Nanoseconds per short string.
 const NANOSECONDS: f64 = 300.0;
 
 fn with_scalar_patterns(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -43,7 +43,7 @@ fn with_scalar_patterns(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The expression compiled last: steps repeat themselves.
+/// Cache of the last compiled expression, since steps usually repeat it.
 struct Latest {
     is_whole: bool,
     compiled: Mutex<Option<(Bytes, Arc<Regex>)>>,
@@ -114,12 +114,12 @@ fn static_regex_replace(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// What replaces a match.
+/// A parsed rewrite string.
 struct Rewrite {
     parts: Vec<Part>,
-    /// The highest group referred to.
+    /// The highest group number referenced.
     group_max: usize,
-    /// Whether it breaks off at an escape that means nothing.
+    /// Whether it contains an invalid escape.
     is_broken: bool,
 }
 
@@ -129,7 +129,7 @@ enum Part {
 }
 
 impl Rewrite {
-    /// `\0` to `\9` are groups, `\\` is a backslash, and nothing else is an escape.
+    /// `\0` to `\9` are groups, `\\` is a backslash, other escapes are invalid.
     fn new(rewrite: &[u8]) -> Rewrite {
         let mut parsed = Rewrite { parts: Vec::new(), group_max: 0, is_broken: false };
         let mut bytes = rewrite.iter();
@@ -151,7 +151,7 @@ impl Rewrite {
                 (byte, _) => byte,
             };
             match parsed.parts.last_mut() {
-                // What follows a break is read only for the groups it names.
+                // After an invalid escape, only group numbers are parsed.
                 _ if parsed.is_broken => {}
                 Some(Part::Text(bytes)) => bytes.push(text),
                 _ => parsed.parts.push(Part::Text(vec![text])),
@@ -182,8 +182,8 @@ fn replace(
     is_global: bool,
 ) -> Result<Tensor> {
     let input = ctx.input(0)?;
-    // RE2 leaves the text alone where the rewrite asks for a group that is not there, and where
-    // it breaks off in a single replacement.
+    // As in RE2, the text is unchanged if the rewrite references a missing group, or has an invalid
+    // escape in a single replacement.
     let is_void = rewrite.group_max >= regex.captures_len() || (rewrite.is_broken && !is_global);
     if is_void {
         return Ok(input.clone());
@@ -212,7 +212,7 @@ fn replace_first(
     out.push(&text[found.end()..])
 }
 
-/// As RE2 does it: an empty match right after a match is passed over by a character.
+/// As in RE2, an empty match right after a match is skipped.
 fn replace_all(
     regex: &Regex,
     rewrite: &Rewrite,
@@ -237,7 +237,7 @@ fn replace_all(
     out.push(text.get(at..).unwrap_or_default())
 }
 
-/// Bytes of the character that the text begins with; one where it is none.
+/// Bytes of the first character of the text; one if it is not valid UTF-8.
 fn character_len(text: &[u8]) -> usize {
     let len = match text.first() {
         Some(0xc2..=0xdf) => 2,

@@ -1,7 +1,7 @@
 //! Unicode scripts of code points, with ICU's numbers.
 
-/// Runs of code points of one script, ascending: the first code point, then the script's number in
-/// the lowest byte.
+/// Runs of code points of one script, ascending: the first code point in the upper bytes, the
+/// script's number in the lowest byte.
 const RUNS: [u32; 1587] = [
     0x0, 0x4119, 0x5b00, 0x6119, 0x7b00, 0xaa19, 0xab00, 0xba19, 0xbb00, 0xc019, 0xd700, 0xd819,
     0xf700, 0xf819, 0x2b900, 0x2e019, 0x2e500, 0x2ea05, 0x2ec00, 0x30001, 0x3700e, 0x37400,
@@ -187,7 +187,7 @@ const RUNS: [u32; 1587] = [
     0xe000267, 0xe002000, 0xe008067, 0xe010001, 0xe01f067,
 ];
 
-/// The number of a code point's script; -1 for what is no code point.
+/// The number of a code point's script; -1 if it is no code point.
 pub(super) fn script(code: i32) -> i32 {
     let Some(code) = u32::try_from(code).ok().filter(|&c| c <= 0x10_ffff) else { return -1 };
     let after = RUNS.partition_point(|&run| run >> 8 <= code);

@@ -1,9 +1,9 @@
 //! Formatting of tensors as text, as in TensorFlow.
 //!
-//! [`flat`] is the form of `Assert` and `Print`: the first elements, brackets around inner
+//! [`flat`] is the form of `Assert` and `Print`: the first elements, with brackets around inner
 //! dimensions. [`nested`] is the form of `StringFormat` (and so of `tf.print`): the elements at
-//! both ends of every dimension, on lines of their own. Both write bytes, since strings are shown
-//! with whatever they hold.
+//! both ends of every dimension, on separate lines. Both write bytes, since strings may contain
+//! any.
 
 use thalweg_tensor::{
     DType, Element, Float8E4m3b11fnuz, Float8E4m3fn, Float8E4m3fnuz, Float8E5m2, Float8E5m2fnuz,
@@ -81,7 +81,8 @@ fn flat_dim(
         let end = *next + inner.last().copied().unwrap_or(1);
         out.push(b"[")?;
         flat_dim(inner, limit, element, next, out)?;
-        // Where a row ends early, the row says so; the outermost leaves that to the end.
+        // An inner row that is cut off ends with `...`; for the outermost, the end of the text
+        // does.
         if inner.len() == 1 && *next < end {
             out.push(b"...")?;
         }
@@ -118,7 +119,7 @@ impl Nested<'_> {
         out.push(b"]")
     }
 
-    /// A space within a row, else as many line ends as there are dimensions within.
+    /// A space within a row, else as many newlines as there are inner dimensions.
     fn spacing(&self, depth: usize, out: &mut StringBuilder) -> Result<()> {
         let within = self.dims.len() - depth - 1;
         out.push_repeated(b'\n', within)?;
@@ -126,7 +127,7 @@ impl Nested<'_> {
     }
 }
 
-/// How an element of the tensor is written; `None` for what has no form of its own.
+/// The formatter for the tensor's elements; `None` for dtypes without a text form.
 fn printer(tensor: &Tensor, is_quoted: bool) -> Result<Option<Box<Printer<'_>>>> {
     fn float<T: Element>(tensor: &Tensor, wide: fn(T) -> f32) -> Result<Box<Printer<'_>>> {
         let elements = tensor.as_slice::<T>()?;
@@ -188,7 +189,7 @@ fn printer(tensor: &Tensor, is_quoted: bool) -> Result<Option<Box<Printer<'_>>>>
     }))
 }
 
-/// Bytes as in a C string, except that those above ASCII stay as they are.
+/// Bytes escaped as in a C string, except that bytes above ASCII are kept.
 fn escaped(bytes: &[u8], out: &mut StringBuilder) -> Result<()> {
     for &byte in bytes {
         match byte {
@@ -203,7 +204,7 @@ fn escaped(bytes: &[u8], out: &mut StringBuilder) -> Result<()> {
     Ok(())
 }
 
-/// Elements that are shown in a row whatever the shape: handles, variants, and unprintable ones.
+/// Elements shown in a row for any shape: handles, variants, and unprintable types.
 fn objects(tensor: &Tensor, limit: usize, out: &mut StringBuilder) -> Result<()> {
     for i in 0..limit {
         if i > 0 {

@@ -1,4 +1,4 @@
-//! String tensors that kernels make element by element.
+//! String tensors that kernels compute element by element.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use thalweg_tensor::{
 
 use crate::split::for_each_rows;
 
-/// Part of a string: shares the string's memory if it is at least half of it, and is a copy that is
-/// charged to `budget` otherwise, so that a small part does not keep a large string alive.
+/// A substring: shares the string's memory if it is at least half of it, else a copy that is
+/// charged to `budget`, so that a small part does not keep a large string alive.
 pub(crate) fn part(source: &Bytes, range: Range<usize>, budget: &Arc<Budget>) -> Result<Bytes> {
     if range.len() >= source.len().div_ceil(2) {
         Ok(source.slice(range))
@@ -22,16 +22,16 @@ pub(crate) fn part(source: &Bytes, range: Range<usize>, budget: &Arc<Budget>) ->
     }
 }
 
-/// The first error that threads meet, in the order of the tensor.
+/// The error of the smallest position that any thread has recorded.
 pub(crate) struct FirstError(Mutex<Option<(usize, Error)>>);
 
 impl FirstError {
-    /// None yet.
+    /// No error yet.
     pub(crate) fn new() -> Self {
         FirstError(Mutex::new(None))
     }
 
-    /// Notes an error at a position.
+    /// Records an error at a position.
     #[cold]
     pub(crate) fn note(&self, position: usize, error: Error) {
         let mut first = self.0.lock();
@@ -40,13 +40,13 @@ impl FirstError {
         }
     }
 
-    /// Fails with the first one that was noted.
+    /// Fails with the recorded error, if any.
     pub(crate) fn check(self) -> Result<()> {
         self.0.into_inner().map_or(Ok(()), |(_, error)| Err(error))
     }
 }
 
-/// A string tensor whose element `i` is what `body(i, text)` writes, on several threads if it pays.
+/// A string tensor whose element `i` is written by `body(i, text)`, in parallel if that pays.
 pub(crate) fn write_strings(
     ctx: &KernelContext<'_>,
     shape: Shape,
@@ -63,8 +63,8 @@ pub(crate) fn write_strings(
     })
 }
 
-/// A string tensor whose element `i` is `body(i)`, on several threads if it pays. `body` charges the
-/// strings that it makes.
+/// A string tensor whose element `i` is `body(i)`, in parallel if that pays. `body` charges the
+/// strings.
 pub(crate) fn make_strings(
     ctx: &KernelContext<'_>,
     shape: Shape,
@@ -96,7 +96,7 @@ fn make_each(
     Ok(output)
 }
 
-/// The single string in input `i`, called `name`, which must be a scalar.
+/// The scalar string in input `i`, called `name`.
 pub(crate) fn scalar_string<'a>(
     ctx: &'a KernelContext<'_>,
     i: usize,

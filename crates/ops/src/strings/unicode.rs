@@ -30,7 +30,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Time for one short string, roughly.
+/// Nanoseconds per short string.
 const NANOSECONDS: f64 = 150.0;
 
 const UNICODE_DECODE: OpDef = OpDef::new("UnicodeDecode", decode_shape);
@@ -54,12 +54,12 @@ enum OnError {
     Skip,
 }
 
-/// What becomes of code points that are malformed or not wanted.
+/// Treatment of malformed sequences and control characters.
 #[derive(Clone, Copy)]
 struct Policy {
     on_error: OnError,
     replacement: u32,
-    /// Whether the characters below the space are not wanted.
+    /// Whether control characters are replaced (`replace_control_characters`).
     replaces_controls: bool,
 }
 
@@ -83,12 +83,12 @@ impl Policy {
         Ok(Policy { on_error, replacement: replacement as u32, replaces_controls })
     }
 
-    /// Whether a code point needs the policy.
+    /// Whether the policy applies to a code point.
     fn minds(&self, code: Option<u32>) -> bool {
         code.is_none_or(|c| self.replaces_controls && c <= 0x1f)
     }
 
-    /// What stands for it, if anything does.
+    /// The code point in its place, or `None` to drop it.
     fn resolve(&self, code: Option<u32>) -> Option<u32> {
         match code {
             Some(c) if !self.minds(code) => Some(c),
@@ -108,8 +108,7 @@ fn unicode_decode(init: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(move |ctx| decode(ctx, encoding, policy))
 }
 
-/// Decodes every string twice: once to count, so that the outputs can be had, and once to fill
-/// them.
+/// Decodes every string twice: once to count the code points, and once to fill the outputs.
 fn decode(ctx: &mut KernelContext<'_>, encoding: Encoding, policy: Policy) -> Result<()> {
     let input = ctx.input(0)?;
     let strings = input.strings()?;
@@ -167,7 +166,7 @@ fn decode(ctx: &mut KernelContext<'_>, encoding: Encoding, policy: Policy) -> Re
     Ok(())
 }
 
-/// The splits in the dtype of the first output.
+/// The row splits in the dtype of the first output.
 fn narrowed(ctx: &KernelContext<'_>, splits: &Tensor) -> Result<Tensor> {
     if ctx.output_dtype(0)? == DType::Int64 {
         return Ok(splits.clone());

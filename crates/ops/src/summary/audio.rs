@@ -40,7 +40,7 @@ fn summarize(ctx: &mut KernelContext<'_>, sample_rate: f32, max_outputs: i64) ->
     set_summary(ctx, values)
 }
 
-/// One value for each of the first sounds of a batch.
+/// One summary value for each of the first audio clips of a batch.
 pub(crate) fn sounds(
     ctx: &KernelContext<'_>,
     tag: &str,

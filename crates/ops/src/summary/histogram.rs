@@ -23,7 +23,7 @@ fn histogram_summary(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// How the elements of a tensor are spread.
+/// The histogram of a tensor's elements.
 pub(crate) fn spread(tag: String, tensor: &Tensor) -> Result<pb::summary::Value> {
     let mut histogram = Histogram::new();
     for_each_number(tensor, |x| {
@@ -63,7 +63,7 @@ mod tests {
         assert_eq!((proto.min, proto.max, proto.num), (-2.0, 1.0, 4.0));
         assert_eq!((proto.sum, proto.sum_squares), (0.0, 6.0));
         assert_eq!(proto.bucket.iter().sum::<f64>(), 4.0);
-        // Runs of empty buckets are one bucket: none stands beside another.
+        // Consecutive empty buckets are merged.
         let has_run = proto.bucket.windows(2).any(|w| w[0] == 0.0 && w[1] == 0.0);
         assert!(!has_run);
         assert_eq!(*proto.bucket_limit.last().unwrap(), f64::MAX);

@@ -14,10 +14,10 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[KernelSpec { op: "ImageSummary", create: image_summary, ..KernelSpec::CPU }],
 };
 
-/// Pixels that are not numbers are red, unless the node says otherwise.
+/// Default color of pixels with non-finite values: red.
 const BAD_COLOR: [u8; 4] = [255, 0, 0, 255];
 
-/// Range of a picture below which it is black.
+/// Value ranges below this are shown as black.
 const ZERO_THRESHOLD: f32 = 1e-6;
 
 fn image_summary(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -39,7 +39,7 @@ fn image_summary(init: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(move |ctx| summarize(ctx, max_images, &bad_color))
 }
 
-/// Sizes of a picture.
+/// Sizes of an image.
 #[derive(Clone, Copy)]
 struct Size {
     height: usize,
@@ -53,7 +53,7 @@ fn summarize(ctx: &mut KernelContext<'_>, max_images: i64, bad_color: &[u8]) -> 
     set_summary(ctx, values)
 }
 
-/// One value for each of the first pictures of a batch.
+/// One summary value for each of the first images of a batch.
 pub(crate) fn pictures(
     ctx: &KernelContext<'_>,
     tag: &str,
@@ -93,7 +93,7 @@ pub(crate) fn pictures(
     Ok(values)
 }
 
-/// Writes the picture that begins at element `start` of `tensor` as bytes.
+/// Converts the image that begins at element `start` of `tensor` to bytes.
 fn paint(
     tensor: &Tensor,
     start: usize,
@@ -138,8 +138,8 @@ fn paint(
     Ok(())
 }
 
-/// Scales a picture so that its largest value is white; if there are negative ones, zero is grey.
-/// `split` gives an element as a float, and whether it is finite in its own type.
+/// Scales an image so that its largest value is 255; if there are negative values, zero becomes
+/// 128. `split` returns an element as a float, and whether it is finite in its own type.
 fn normalize<T: Copy>(
     values: &[T],
     split: fn(T) -> (f32, bool),
@@ -179,7 +179,7 @@ fn encode_png(pixels: &[u8], size: Size) -> Result<Bytes> {
         3 => png::ColorType::Rgb,
         _ => png::ColorType::Rgba,
     });
-    // A picture without pixels is no PNG file.
+    // An image without pixels cannot be encoded as PNG.
     let bad = |e: png::EncodingError| {
         err!(InvalidArgument, "a picture of {}x{} cannot be PNG: {e}", size.height, size.width)
     };

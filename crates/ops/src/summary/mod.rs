@@ -53,12 +53,12 @@ pub(crate) fn set_summary(
     set_scalar_string(ctx, 0, summary.to_bytes())
 }
 
-/// The name of one of several pictures or sounds under a tag.
+/// The tag of one of several images or audio clips.
 pub(crate) fn numbered_tag(base: &str, kind: &str, number: usize, max: i64) -> String {
     if max > 1 { format!("{base}/{kind}/{number}") } else { format!("{base}/{kind}") }
 }
 
-/// The elements of any real tensor, one after another.
+/// Calls a function with each element of a real tensor.
 pub(crate) fn for_each_number(
     tensor: &Tensor,
     mut each: impl FnMut(f64) -> Result<()>,
@@ -127,7 +127,7 @@ fn merge_summary(_: &KernelInit<'_>) -> Result<AnyKernel> {
                     );
                     seen.insert(value.tag);
                 }
-                // The values as they came, without what else a message may hold.
+                // The serialized values only, without unknown fields of the messages.
                 ctx.budget().check(merged.len() + bytes.len())?;
                 for field in Fields::new(bytes) {
                     let (number, content) = field?;
@@ -155,7 +155,7 @@ fn tensor_summary_v2(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let tag = text(&scalar_string(ctx, 0, "tag")?)?;
         let serialized = scalar_string(ctx, 2, "serialized_summary_metadata")?;
         let mut metadata = pb::SummaryMetadata::default();
-        // TensorFlow keeps what could be read of broken metadata, and says nothing.
+        // As in TensorFlow, invalid metadata is used as far as it can be parsed.
         let _ = metadata.merge(serialized);
         let name = pb::summary::Value { tag, ..Default::default() };
         let tensor = tensor_value(ctx.input(1)?)?;
@@ -169,8 +169,8 @@ fn tensor_value(tensor: &Tensor) -> Result<pb::summary::Value> {
     Ok(value(String::new(), Content::Tensor(proto)))
 }
 
-/// Sets the output to one value whose fields are those of `parts`, in this order: TensorFlow writes
-/// fields in the order of their numbers, also those of a `oneof`.
+/// Sets the output to one value with the fields of `parts`, in this order: TensorFlow serializes
+/// fields in the order of their numbers, including those of a `oneof`.
 fn set_joined(ctx: &mut KernelContext<'_>, parts: &[pb::summary::Value]) -> Result<()> {
     let length: usize = parts.iter().map(Message::encoded_len).sum();
     ctx.budget().check(2 * length)?;

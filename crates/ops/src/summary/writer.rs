@@ -61,13 +61,13 @@ const WRITE_RAW_PROTO_SUMMARY: OpDef = OpDef::new("WriteRawProtoSummary", shape:
 
 const WRITE_GRAPH_SUMMARY: OpDef = OpDef { name: "WriteGraphSummary", ..WRITE_RAW_PROTO_SUMMARY };
 
-/// A writer, which has a file once it has been given one.
+/// A writer; `None` before it has a file.
 #[derive(Default)]
 struct Writer(Mutex<Option<Open>>);
 
 struct Open {
     file: EventWriter,
-    /// Events that may wait for a flush.
+    /// Maximum number of events before a flush.
     queued_max: i64,
     queued: i64,
     flush_after: Duration,
@@ -81,7 +81,7 @@ impl Resource for Writer {
 }
 
 impl Writer {
-    /// Does something with the file.
+    /// Calls a function with the open file.
     fn with<R>(
         self: &Arc<Self>,
         ctx: &KernelContext<'_>,
@@ -157,7 +157,7 @@ fn close(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Writes an event of the step that input 1 says, now.
+/// Writes an event for the step in input 1.
 fn write(ctx: &KernelContext<'_>, what: What) -> Result<()> {
     let step = ctx.scalar_int(1, "step")?;
     let wall_time = ctx.step().environment().clock.wall().as_secs_f64();
@@ -175,7 +175,7 @@ fn write_values(ctx: &KernelContext<'_>, value: Vec<pb::summary::Value>) -> Resu
     write(ctx, What::Summary(pb::Summary { value }))
 }
 
-/// The writer must be there before anything else is looked at.
+/// The handle is checked before the tag.
 fn tag(ctx: &KernelContext<'_>, i: usize) -> Result<String> {
     let writer: Arc<Writer> = state_input(ctx, 0)?;
     writer.with(ctx, |_| Ok(()))?;
@@ -187,7 +187,7 @@ fn write_tensor(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let tag = tag(ctx, 3)?;
         let serialized = scalar_string(ctx, 4, "summary_metadata")?;
         let mut metadata = pb::SummaryMetadata::default();
-        // TensorFlow keeps what could be read of broken metadata, and says nothing.
+        // As in TensorFlow, invalid metadata is used as far as it can be parsed.
         let _ = metadata.merge(serialized);
         let content = Content::Tensor(ctx.input(2)?.to_proto()?);
         let metadata = Some(metadata);

@@ -1,13 +1,13 @@
 //! The interfaces of the optimizers' ops.
 //!
-//! Each optimizer has up to four: dense and sparse, for reference edges and for handles. They differ
-//! in how a variable is written, and in `indices`.
+//! Each optimizer has up to four ops: dense and sparse, for reference edges and for resource
+//! handles. They differ in the dtype of the variable input, and in `indices`.
 
 use thalweg_graph::OpDef;
 
 use super::apply_shape;
 
-/// All of them.
+/// All definitions.
 pub(super) const ALL: &[OpDef] = &[
     OpDef::new("ApplyAdaMax", apply_shape::<3>),
     OpDef::new("ApplyAdadelta", apply_shape::<3>),

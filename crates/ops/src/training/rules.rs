@@ -1,6 +1,6 @@
 //! Elementwise update rules of the optimizers.
 //!
-//! A rule gets the element of the variable and of its slots, in the order of the op's inputs, with
+//! A rule gets one element of the variable and of its slots, in the order of the op's inputs, with
 //! an element of the gradient, and returns their new values.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -10,7 +10,7 @@ use thalweg_tensor::Result;
 
 use super::Parameters;
 
-/// Numbers that rules compute with.
+/// Compute types of rules.
 pub(super) trait Field:
     Copy
     + Send
@@ -25,7 +25,7 @@ pub(super) trait Field:
     fn sqrt(self) -> Self;
 }
 
-/// Numbers on a line.
+/// Real compute types.
 pub(super) trait Ordered: Field + PartialOrd {
     fn abs(self) -> Self;
     fn powf(self, exponent: Self) -> Self;
@@ -103,11 +103,11 @@ fn one<W: Field>() -> W {
     W::from_f64(1.0)
 }
 
-/// An optimizer with its parameters of this step.
+/// An optimizer with the parameters of one step.
 pub(super) trait Rule<W, const N: usize>: Copy + Send + Sync {
     /// Reads the parameters.
     fn new(parameters: &Parameters<'_, W>) -> Result<Self>;
-    /// The variable and its slots after this gradient.
+    /// The variable and its slots after applying the gradient.
     fn step(&self, slots: [W; N], gradient: W) -> [W; N];
 }
 
@@ -155,7 +155,7 @@ impl<W: Field> Rule<W, 2> for Momentum<W> {
     }
 }
 
-/// Momentum that carries the learning rate inside the accumulator.
+/// Momentum with the learning rate inside of the accumulator (`ApplyKerasMomentum`).
 #[derive(Clone, Copy)]
 pub(super) struct KerasMomentum<W>(Momentum<W>);
 
@@ -284,7 +284,7 @@ impl<W: Field> Rule<W, 4> for CenteredRmsProp<W> {
 
 #[derive(Clone, Copy)]
 pub(super) struct Adam<W> {
-    /// The learning rate, corrected for the zeroes that the moments began with.
+    /// The learning rate with bias correction for the zero initialization of the moments.
     rate: W,
     beta1: W,
     beta2: W,
@@ -293,7 +293,7 @@ pub(super) struct Adam<W> {
 }
 
 impl<W: Field> Adam<W> {
-    /// The moments after this gradient.
+    /// The updated moments.
     #[inline(always)]
     fn moments(&self, [m, v]: [W; 2], gradient: W) -> [W; 2] {
         let m = m + (gradient - m) * (one::<W>() - self.beta1);
@@ -327,7 +327,7 @@ impl<W: Field> Rule<W, 3> for Adam<W> {
     }
 }
 
-/// Adam whose second moment never shrinks.
+/// AMSGrad: Adam with a non-decreasing second moment.
 #[derive(Clone, Copy)]
 pub(super) struct Amsgrad<W>(Adam<W>);
 
@@ -423,7 +423,7 @@ impl<W: Ordered> Rule<W, 2> for PowerSign<W> {
     }
 }
 
-/// A step that pulls towards zero: by `l1`, a constant, and by `l2`, a share.
+/// Regularization towards zero: `l1` by a constant, `l2` proportionally.
 #[derive(Clone, Copy)]
 struct Shrinkage<W> {
     l1: W,
@@ -510,14 +510,14 @@ impl<W: Ordered> Rule<W, 3> for AdagradDa<W> {
     }
 }
 
-/// Follow the regularized leader.
+/// FTRL-Proximal ("follow the regularized leader").
 #[derive(Clone, Copy)]
 pub(super) struct Ftrl<W> {
     rate: W,
     l1: W,
     l2: W,
     l2_shrinkage: W,
-    /// How the accumulator enters: by this power of it, a square root nearly always.
+    /// `-learning_rate_power`: the power of the accumulator, usually 1/2.
     power: W,
     multiply_linear_by_lr: bool,
 }
@@ -545,7 +545,8 @@ impl<W: Ordered> Rule<W, 3> for Ftrl<W> {
     #[inline(always)]
     fn step(&self, [var, accum, linear]: [W; 3], gradient: W) -> [W; 3] {
         let two = W::from_f64(2.0);
-        // Either everything is divided by the rate, or everything else multiplied.
+        // V2 (`multiply_linear_by_lr`) multiplies the other terms instead of dividing by the
+        // learning rate.
         let (divisor, factor) =
             if self.multiply_linear_by_lr { (one(), self.rate) } else { (self.rate, one()) };
         let shrunk = gradient + two * self.l2_shrinkage * var;

@@ -1,8 +1,8 @@
-//! Arrays of numbers that are indexed the obvious way.
+//! A multidimensional array with straightforward indexing, as reference.
 
 use thalweg_tensor::*;
 
-/// Dimensions, and the elements by rows.
+/// Dimensions, and the elements in row-major order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Array {
     pub(crate) dims: Vec<usize>,
@@ -10,7 +10,7 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// The array whose element at each index `value` gives.
+    /// The array with element `value(index)` at each index.
     pub(crate) fn from_fn(dims: &[usize], value: impl FnMut(&[usize]) -> f64) -> Array {
         let mut value = value;
         let values = indices(dims).iter().map(|index| value(index)).collect();
@@ -21,7 +21,7 @@ impl Array {
         Array { dims: dims.to_vec(), values: vec![value; dims.iter().product()] }
     }
 
-    /// 1, 2, 3 and so on, all different as long as the type has so many.
+    /// 1, 2, 3 and so on, distinct as long as the type allows.
     pub(crate) fn counting(dims: &[usize]) -> Array {
         let count = dims.iter().product::<usize>();
         Array { dims: dims.to_vec(), values: (1..=count).map(|v| v as f64).collect() }
@@ -39,7 +39,7 @@ impl Array {
         self.dims.len()
     }
 
-    /// The place of an index in `values`.
+    /// Row-major offset of an index.
     pub(crate) fn place(&self, index: &[usize]) -> usize {
         assert_eq!(index.len(), self.dims.len());
         let mut place = 0;
@@ -69,8 +69,8 @@ impl Array {
         Array { dims: dims.to_vec(), values: self.values.clone() }
     }
 
-    /// A tensor of these numbers; integers wrap, a string is the number written out, and a complex
-    /// number gets its negative as imaginary part, so that [`Array::of`] sees the halves part.
+    /// A tensor of these numbers. Integers wrap, strings are decimal numbers, and the imaginary
+    /// part of a complex number is the negative real part, so that [`Array::of`] can check both.
     pub(crate) fn to_tensor(&self, dtype: DType) -> Tensor {
         let shape = Shape::new(&self.dims).unwrap();
         macro_rules! tensor {
@@ -140,7 +140,7 @@ fn halves(re: f64, im: f64) -> f64 {
     if re == -im { re } else { f64::NAN }
 }
 
-/// An empty string counts as zero: it is what a string tensor is filled with.
+/// The number in a string; an empty string, the default element of string tensors, is zero.
 fn number(text: &[u8]) -> f64 {
     match std::str::from_utf8(text).unwrap() {
         "" => 0.0,
@@ -148,7 +148,7 @@ fn number(text: &[u8]) -> f64 {
     }
 }
 
-/// Every index of an array with these dimensions, by rows.
+/// Every index of an array with these dimensions, in row-major order.
 pub(crate) fn indices(dims: &[usize]) -> Vec<Vec<usize>> {
     let mut all = vec![Vec::new()];
     for &dim in dims {

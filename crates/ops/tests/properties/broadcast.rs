@@ -5,13 +5,14 @@ use thalweg_tensor::*;
 use crate::array::Array;
 use crate::harness::*;
 
-/// The dimensions of one operand of a result: leading ones may be missing, others may be one.
+/// Dimensions of one operand that broadcasts to `result`: leading ones may be missing, others may
+/// be one.
 fn operand(random: &mut Random, result: &[usize]) -> Vec<usize> {
     let missing = if random.once_in(3) { random.size(0, result.len()) } else { 0 };
     result[missing..].iter().map(|&d| if random.once_in(3) { 1 } else { d }).collect()
 }
 
-/// The dimensions that operands have together.
+/// The broadcast dimensions of the operands.
 fn together(operands: &[&Array]) -> Vec<usize> {
     let rank = operands.iter().map(|a| a.rank()).max().unwrap();
     let mut dims = vec![1; rank];
@@ -26,7 +27,7 @@ fn together(operands: &[&Array]) -> Vec<usize> {
     dims
 }
 
-/// The element of an operand that belongs to an index of the result.
+/// The element of an operand for an index of the result.
 fn spread(operand: &Array, index: &[usize]) -> f64 {
     let own = &index[index.len() - operand.rank()..];
     let own: Vec<usize> =
@@ -37,7 +38,7 @@ fn spread(operand: &Array, index: &[usize]) -> f64 {
 struct Binary {
     op: &'static str,
     types: &'static [DType],
-    /// The values that each operand may have.
+    /// The range of values of each operand.
     ranges: [(i64, i64); 2],
     function: fn(f64, f64) -> f64,
 }
@@ -155,7 +156,7 @@ fn broadcast_to() {
     });
 }
 
-/// What is spread and then summed is each element times how often it was spread.
+/// Broadcasting followed by a sum over the axes gives each element times its number of copies.
 #[test]
 fn gradient_args_undo_broadcasting() {
     check("BroadcastGradientArgs", 60, |random| {

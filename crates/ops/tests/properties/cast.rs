@@ -1,4 +1,4 @@
-//! Conversions between types, by value and by bits.
+//! Conversions between dtypes, by value and by bits.
 
 use thalweg_tensor::*;
 
@@ -18,14 +18,14 @@ macro_rules! casts {
     }};
 }
 
-/// Random values of a type: any bits at all.
+/// Random bit patterns of a type.
 macro_rules! any {
     ($random:ident, $t:ty) => {
         (0..$random.size(0, 9)).map(|_| $random.bits() as $t).collect::<Vec<$t>>()
     };
 }
 
-/// Between integers bits are cut off or the sign goes on; to floats it rounds to the nearest.
+/// Between integers, bits are truncated or sign-extended; conversion to floats rounds to nearest.
 #[test]
 fn from_integers() {
     macro_rules! from {
@@ -40,7 +40,7 @@ fn from_integers() {
     from!(i8, i16, i32, i64, u8, u16, u32, u64);
 }
 
-/// To integers it rounds towards zero, as long as the value fits.
+/// Conversion to integers truncates, for values in range.
 #[test]
 fn from_floats() {
     check("Cast from float", 40, |random| {
@@ -55,7 +55,7 @@ fn from_floats() {
     });
 }
 
-/// Any double becomes the nearest float; infinities and NaN stay.
+/// A double is rounded to the nearest float; infinities and NaN are preserved.
 #[test]
 fn from_double_to_float() {
     check("Cast from double to float", 60, |random| {
@@ -102,7 +102,7 @@ fn to_and_from_truth() {
     });
 }
 
-/// The bits of a wider type are a dimension of a narrower one, and back.
+/// Bitcast between a wider dtype and a dimension of a narrower one, in both directions.
 #[test]
 fn bits() {
     check("Bitcast", 60, |random| {

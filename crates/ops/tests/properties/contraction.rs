@@ -1,4 +1,4 @@
-//! Matrix products, softmax and the losses made of it.
+//! Matrix products, softmax and the losses based on it.
 
 use thalweg_tensor::*;
 
@@ -8,7 +8,7 @@ use crate::harness::*;
 const FACTORS: &[DType] =
     &[DType::Float, DType::Double, DType::Half, DType::BFloat16, DType::Int32, DType::Int64];
 
-/// A dimension that is small, or now and then zero, or past the tiles of a blocked loop.
+/// A small dimension, sometimes zero or larger than the tiles of a blocked loop.
 fn extent(random: &mut Random) -> usize {
     match random.below(12) {
         0 => 0,
@@ -17,7 +17,7 @@ fn extent(random: &mut Random) -> usize {
     }
 }
 
-/// The last two dimensions of a factor, as it is stored.
+/// The last two dimensions of a factor in memory.
 fn stored(rows: usize, columns: usize, transposed: bool) -> [usize; 2] {
     if transposed { [columns, rows] } else { [rows, columns] }
 }
@@ -77,7 +77,7 @@ fn products_of_batches() {
     });
 }
 
-/// The softmax of a row, from its definition.
+/// The softmax of a row, computed by its definition.
 fn softmax(row: &[f64]) -> Vec<f64> {
     let total: f64 = row.iter().map(|v| v.exp()).sum();
     row.iter().map(|v| v.exp() / total).collect()
@@ -117,7 +117,7 @@ fn cross_entropy() {
             let term = |c| -labels.at(&[row[0], c]) * probable.at(&[row[0], c]).ln();
             (0..classes).map(term).sum()
         });
-        // The labels are taken to sum to one, whatever they do.
+        // The gradient assumes that labels sum to one, even if they do not.
         let slope = Array::from_fn(&[rows, classes], |at| probable.at(at) - labels.at(at));
         let dtype = random.pick(&[DType::Float, DType::Double]);
         let call = Call::new("SoftmaxCrossEntropyWithLogits").array(&logits, dtype);

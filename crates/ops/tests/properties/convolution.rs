@@ -1,11 +1,11 @@
-//! Convolutions with their backward passes, and pooling, against the direct definition.
+//! Convolutions, their gradient ops, and pooling, compared with the definition.
 
 use thalweg_tensor::*;
 
 use crate::array::{Array, indices};
 use crate::harness::*;
 
-/// How a window slides along one spatial axis.
+/// Window positions along one spatial axis.
 #[derive(Clone, Copy)]
 struct Axis {
     input: usize,
@@ -38,7 +38,7 @@ impl Axis {
         Some(Axis { input, window, stride, dilation, before, output })
     }
 
-    /// The place in the input that a cell of the window covers, unless it is padding.
+    /// The input position of a window cell, unless it is padding.
     fn source(&self, output: usize, cell: usize) -> Option<usize> {
         (output * self.stride + cell * self.dilation)
             .checked_sub(self.before)
@@ -46,7 +46,7 @@ impl Axis {
     }
 }
 
-/// What a window slides over: the axes, and the attrs that say the same.
+/// The axes of a sliding window, and the corresponding attrs.
 struct Sliding {
     axes: Vec<Axis>,
     padding: &'static str,
@@ -75,7 +75,7 @@ impl Sliding {
         Sliding { axes, padding, explicit, channels_first: random.flag() }
     }
 
-    /// Whether no padding is as wide as the window.
+    /// Whether all padding is narrower than the window.
     fn pads_are_narrow(&self) -> bool {
         let mut axes = self.axes.iter().zip(&self.explicit);
         let narrow = |(axis, pads): (&Axis, &[usize; 2])| pads.iter().all(|&p| p < axis.window);
@@ -138,7 +138,7 @@ impl Sliding {
         self.attrs(call).attr("dilations", &self.list(|a| a.dilation)[..])
     }
 
-    /// For every place of the output and cell of the window, the place of the input, if any.
+    /// For every output position and window cell, the input position, unless it is padding.
     fn pairs(&self) -> Vec<[Vec<usize>; 3]> {
         let outputs: Vec<usize> = self.axes.iter().map(|a| a.output).collect();
         let mut pairs = Vec::new();
@@ -155,7 +155,7 @@ impl Sliding {
     }
 }
 
-/// A convolution: which product of an input and a filter element goes to which output element.
+/// A convolution: the products of input and filter elements for each output element.
 struct Convolution {
     input: Array,
     filter: Array,
@@ -164,8 +164,8 @@ struct Convolution {
 }
 
 impl Convolution {
-    /// `connect` gives the filter's last two indices for an input and an output channel, if these
-    /// two are connected.
+    /// `connect` returns the filter's last two indices for an input and an output channel, if these
+    /// channels are connected.
     fn new(
         random: &mut Random,
         sliding: &Sliding,
@@ -193,7 +193,7 @@ impl Convolution {
         Convolution { input, filter, output, taps }
     }
 
-    /// The sum of products for one of the three: 0 the input's adjoint, 1 the filter's, 2 the output.
+    /// One of the three contractions: 0 the input's adjoint, 1 the filter's, 2 the output.
     fn contract(&self, result: usize) -> Array {
         let arrays = [&self.input, &self.filter, &self.output];
         let mut sums = Array::filled(&arrays[result].dims, 0.0);
@@ -219,7 +219,7 @@ impl Convolution {
     }
 }
 
-/// A number of channels: a few, or more than a vector holds.
+/// A number of channels: a few, or more than a vector register holds.
 fn channels(random: &mut Random) -> usize {
     if random.once_in(6) { random.size(9, 20) } else { random.size(1, 4) }
 }
@@ -283,7 +283,7 @@ fn convolutions_channel_by_channel() {
     });
 }
 
-/// Runs a pooling op and compares with `function` of what each window covers.
+/// Runs a pooling op and compares with `function` applied to each window.
 fn pools(
     random: &mut Random,
     op: &'static str,
@@ -320,7 +320,7 @@ fn pooling() {
     let paddings = &["SAME", "VALID"];
     check("MaxPool", 80, |random| {
         let mut sliding = Sliding::random(random, 2, ALL_PADDINGS, 1);
-        // A window must not lie in the padding altogether.
+        // No window may lie entirely in the padding.
         while sliding.padding == "EXPLICIT" && !sliding.pads_are_narrow() {
             sliding = Sliding::random(random, 2, ALL_PADDINGS, 1);
         }

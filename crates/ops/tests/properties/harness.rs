@@ -1,4 +1,4 @@
-//! Random cases, and single ops run on them.
+//! Random test cases, and execution of single ops.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -13,12 +13,12 @@ use thalweg_tensor::*;
 use crate::array::Array;
 use crate::support::Interpreter;
 
-/// All definitions, parsed once for all cases.
+/// All op definitions, shared by all cases.
 static OPS: LazyLock<Arc<OpRegistry>> = LazyLock::new(|| op_registry(FAMILIES).unwrap());
 
 static KERNELS: LazyLock<Arc<KernelRegistry>> = LazyLock::new(|| kernel_registry(FAMILIES));
 
-/// Types that hold every small integer, the narrow ones only up to 127.
+/// Dtypes that represent small integers exactly, narrow ones up to 127.
 pub(crate) const NUMBERS: &[DType] = &[
     DType::Float,
     DType::Double,
@@ -30,10 +30,10 @@ pub(crate) const NUMBERS: &[DType] = &[
     DType::Int8,
 ];
 
-/// Types whose arithmetic rounds.
+/// Floating-point dtypes.
 pub(crate) const FLOATS: &[DType] = &[DType::Float, DType::Double, DType::Half, DType::BFloat16];
 
-/// Types of every size that elements come in.
+/// Dtypes of every element size.
 pub(crate) const MOVABLE: &[DType] = &[
     DType::UInt8,
     DType::Int16,
@@ -46,16 +46,17 @@ pub(crate) const MOVABLE: &[DType] = &[
     DType::String,
 ];
 
-/// The types that most ops take indices in.
+/// Dtypes of indices.
 pub(crate) const INDICES: &[DType] = &[DType::Int32, DType::Int64];
 
-/// Elements of a tensor that is large.
+/// Elements of a large tensor.
 const LARGE: usize = 100_000;
 
-/// SplitMix64: every seed gives a good sequence, and a sequence is its seed.
+/// SplitMix64, a pseudo-random generator determined by its seed.
 pub(crate) struct Random {
     state: u64,
-    /// Whether the next [`Random::dims`] are of a tensor that kernels work on in several blocks.
+    /// Whether the next [`Random::dims`] are large enough for kernels to divide the work into
+    /// blocks.
     large: bool,
 }
 
@@ -91,7 +92,7 @@ impl Random {
         self.bits() & 1 == 1
     }
 
-    /// True once in `n` times.
+    /// True with probability `1/n`.
     pub(crate) fn once_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
@@ -106,7 +107,7 @@ impl Random {
         }
     }
 
-    /// `0..n` in any order.
+    /// A random permutation of `0..n`.
     pub(crate) fn permutation(&mut self, n: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..n).collect();
         self.shuffle(&mut order);
@@ -126,8 +127,8 @@ impl Random {
         dims
     }
 
-    /// Dimensions for a rank within the limits; now and then one of them is zero, or so long that
-    /// loops over whole vectors and blocks have something to do.
+    /// Dimensions for a rank within the limits; sometimes one of them is zero, or long enough for
+    /// vectorized and blocked loops.
     pub(crate) fn few_dims(
         &mut self,
         rank_min: usize,
@@ -143,25 +144,25 @@ impl Random {
         dims
     }
 
-    /// Whole numbers from `low` to `high`.
+    /// An array of random integers from `low` to `high`.
     pub(crate) fn array(&mut self, dims: &[usize], low: i64, high: i64) -> Array {
         Array::from_fn(dims, |_| self.between(low, high) as f64)
     }
 
-    /// An axis of `rank` and how it may be written: counted from either end.
+    /// An axis of `rank`, and its random form: counted from either end.
     pub(crate) fn axis(&mut self, rank: usize) -> (usize, i64) {
         let axis = self.below(rank);
         (axis, self.signed(axis, rank))
     }
 
-    /// An axis as it may be written.
+    /// A random form of an axis: counted from either end.
     pub(crate) fn signed(&mut self, axis: usize, rank: usize) -> i64 {
         if self.flag() { axis as i64 } else { axis as i64 - rank as i64 }
     }
 }
 
-/// Runs a property on `cases` random cases, `PROPERTY_TIMES` times as many if that is set, or on the
-/// one whose seed `PROPERTY_SEED` gives.
+/// Runs a property on `cases` random cases, times `PROPERTY_TIMES` if that is set, or on the single
+/// case of seed `PROPERTY_SEED`.
 pub(crate) fn check(name: &str, cases: u64, property: impl Fn(&mut Random) -> Result<()>) {
     let start = name.bytes().fold(0u64, |h, b| Random::new(h ^ u64::from(b)).bits());
     let times = std::env::var("PROPERTY_TIMES").map_or(1, |times| times.parse().unwrap());
@@ -205,17 +206,17 @@ impl Call {
         self.tensor(array.to_tensor(dtype))
     }
 
-    /// A vector of integers.
+    /// Adds a vector of integers.
     pub(crate) fn ints(self, values: &[i64], dtype: DType) -> Call {
         self.array(&Array::vector(values), dtype)
     }
 
-    /// A vector of sizes.
+    /// Adds a vector of sizes.
     pub(crate) fn sizes(self, values: &[usize], dtype: DType) -> Call {
         self.ints(&signed(values), dtype)
     }
 
-    /// A scalar.
+    /// Adds a scalar.
     pub(crate) fn scalar(self, value: i64, dtype: DType) -> Call {
         self.array(&Array::scalar(value as f64), dtype)
     }
@@ -225,7 +226,7 @@ impl Call {
         self
     }
 
-    /// What the op is called with, for a person who looks for the fault.
+    /// The op's attrs and inputs for the failure report.
     pub(crate) fn describe(&self) -> String {
         let mut text = self.op.to_owned();
         for (name, value) in &self.attrs {
@@ -243,7 +244,7 @@ impl Call {
         text
     }
 
-    /// Runs the op; whatever its shape function promised must hold.
+    /// Runs the op and checks the outputs against the inferred shapes.
     pub(crate) fn run(&self) -> Result<Vec<Tensor>> {
         self.try_run().context(|| self.describe())
     }
@@ -285,22 +286,22 @@ impl Call {
         Ok(outputs)
     }
 
-    /// Runs the op for its first output.
+    /// Runs the op and returns its first output.
     pub(crate) fn output(&self) -> Result<Tensor> {
         Ok(self.run()?.swap_remove(0))
     }
 
-    /// Runs the op for its outputs as arrays.
+    /// Runs the op and returns its outputs as arrays.
     pub(crate) fn arrays(&self) -> Result<Vec<Array>> {
         Ok(self.run()?.iter().map(Array::of).collect())
     }
 
-    /// The op's first output must be `expected`, up to the rounding of its type.
+    /// Asserts that the op's first output equals `expected`, up to the rounding of its dtype.
     pub(crate) fn gives(&self, expected: &Array) -> Result<()> {
         self.all_give(std::slice::from_ref(expected))
     }
 
-    /// The op's first outputs must be these.
+    /// Asserts that the op's first outputs equal these.
     pub(crate) fn all_give(&self, expected: &[Array]) -> Result<()> {
         let outputs = self.run()?;
         ensure!(
@@ -317,14 +318,15 @@ impl Call {
         Ok(())
     }
 
-    /// The op's first output must be this tensor, bit by bit.
+    /// Asserts that the op's first output equals this tensor, bit by bit.
     pub(crate) fn gives_back(&self, expected: &Tensor) -> Result<()> {
         let output = self.output()?;
         identical(&output, expected).context(|| self.describe())
     }
 }
 
-/// A tensor must have the dimensions and, up to the rounding of its type, the values expected.
+/// Asserts that a tensor has the dimensions of `expected` and, up to the rounding of its dtype, its
+/// values.
 pub(crate) fn same(tensor: &Tensor, expected: &Array) -> Result<()> {
     let tolerance = match tensor.dtype() {
         DType::Half => 4e-3,
@@ -348,7 +350,7 @@ pub(crate) fn same(tensor: &Tensor, expected: &Array) -> Result<()> {
     Ok(())
 }
 
-/// Two tensors must be the same in type, shape and every bit.
+/// Asserts that two tensors are equal in dtype, shape and bits.
 pub(crate) fn identical(actual: &Tensor, expected: &Tensor) -> Result<()> {
     let equal = actual.dtype() == expected.dtype()
         && actual.shape() == expected.shape()

@@ -31,16 +31,16 @@ fn gathers() {
         } else {
             batch_dims as i64
         };
-        // Counted from the end, a batch of all the indices' dimensions would be zero.
+        // A negative `batch_dims` counts from the rank of the indices and cannot be zero.
         let batch = if batch == 0 { batch_dims as i64 } else { batch };
         call.attr("batch_dims", batch).gives(&expected)
     });
 }
 
-/// What becomes of an element and an update of it.
+/// The combination of an element and its update.
 type Join = fn(f64, f64) -> f64;
 
-/// Dimensions without a zero, how many of them an index counts, and an array of such indices.
+/// Nonzero dimensions, the number of them that an index covers, and an array of such indices.
 struct Points {
     dims: Vec<usize>,
     depth: usize,
@@ -59,7 +59,7 @@ impl Points {
         Points { dims, depth, outer, points }
     }
 
-    /// Points no two of which are the same.
+    /// Distinct points.
     fn distinct(random: &mut Random) -> Points {
         let mut points = Points::random(random);
         let mut all = indices(&points.dims[..points.depth]);
@@ -70,12 +70,12 @@ impl Points {
         points
     }
 
-    /// Dimensions of what is read or written there.
+    /// Dimensions of the slices at the points.
     fn slices(&self) -> Vec<usize> {
         [&self.outer[..], &self.dims[self.depth..]].concat()
     }
 
-    /// Where an element of the slices lies in the whole.
+    /// The index in the whole array of an element of the slices.
     fn target(&self, index: &[usize]) -> Vec<usize> {
         let (outer, rest) = index.split_at(self.outer.len());
         let coordinate = |i| self.points.at(&[outer, &[i]].concat()) as usize;
@@ -83,7 +83,7 @@ impl Points {
         [&point[..], rest].concat()
     }
 
-    /// `whole` with every update joined to what is there.
+    /// `whole` with every update combined with its element.
     fn scatter(&self, whole: &Array, updates: &Array, join: Join) -> Array {
         let mut result = whole.clone();
         for index in indices(&updates.dims) {
@@ -140,7 +140,7 @@ fn scatters_into_a_tensor() {
     }
 }
 
-/// What is written to distinct points is read back, and the rest stays.
+/// Gathering distinct points after a scatter returns the updates; other elements are unchanged.
 #[test]
 fn gathers_what_it_scattered() {
     check("GatherNd of TensorScatterUpdate", 60, |random| {
@@ -162,7 +162,7 @@ fn one_hot() {
     check("OneHot", 60, |random| {
         let dims = random.dims(0, 3, 4);
         let depth = random.size(0, 5);
-        // Out of range is nowhere.
+        // Indices out of range give rows without a one.
         let hot = random.array(&dims, -1, 5);
         let axis = random.size(0, dims.len());
         let mut result = dims.clone();

@@ -1,5 +1,5 @@
-//! What ops promise for every input, checked on random ones: each result equals that of a plain
-//! loop written from the op's definition, or a pair of ops gives back what it was given.
+//! Property-based tests of ops on random inputs: each result equals that of a plain loop written
+//! from the op's definition, or a pair of ops is an identity.
 //!
 //! A failure prints its seed; `PROPERTY_SEED=0x.. cargo test -p thalweg-ops --test properties NAME`
 //! runs that case alone. `PROPERTY_TIMES=100` runs a hundred times as many cases.

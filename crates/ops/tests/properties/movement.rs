@@ -1,4 +1,4 @@
-//! Ops that only move elements.
+//! Ops that rearrange elements.
 
 use thalweg_tensor::*;
 
@@ -28,7 +28,7 @@ fn transposes() {
     });
 }
 
-/// Pads for each dimension, and the dimensions with them.
+/// Paddings for each dimension, and the padded dimensions.
 fn pads(
     random: &mut Random,
     dims: &[usize],
@@ -74,7 +74,7 @@ fn pads_with_a_mirror() {
         let mut dims = random.few_dims(0, 4, 4);
         let (mode, edge) = random.pick(&[("REFLECT", 1), ("SYMMETRIC", 0)]);
         if mode == "REFLECT" {
-            // Nothing has no inside to reflect; TensorFlow refuses it even without padding.
+            // An empty dimension cannot be reflected; TensorFlow rejects it even without padding.
             dims.iter_mut().for_each(|d| *d = (*d).max(1));
         }
         let array = Array::counting(&dims);
@@ -122,7 +122,7 @@ fn rolls() {
     check("Roll", 80, |random| {
         let dims = random.dims(1, 4, 5);
         let array = Array::counting(&dims);
-        // An axis may come again; its shifts add up.
+        // An axis may be repeated; its shifts are summed.
         let shifts: Vec<(usize, i64)> = (0..random.size(1, 3))
             .map(|_| (random.below(dims.len()), random.between(-7, 7)))
             .collect();
@@ -161,7 +161,7 @@ fn reshapes() {
     check("Reshape", 60, |random| {
         let dims = random.dims(0, 4, 4);
         let array = Array::counting(&dims);
-        // Any factors of the number of elements, in any order.
+        // A random factorization of the number of elements.
         let mut target = dims.clone();
         random.shuffle(&mut target);
         while target.len() > 1 && random.flag() {

@@ -5,13 +5,14 @@ use thalweg_tensor::*;
 use crate::array::{Array, indices};
 use crate::harness::*;
 
-/// Some axes of a rank, in any order.
+/// A random set of axes, in random order.
 fn axes(random: &mut Random, rank: usize) -> Vec<usize> {
     let count = random.size(0, rank);
     random.permutation(rank)[..count].to_vec()
 }
 
-/// The elements that each element of the result is made of, with the reduced axes kept as one.
+/// The elements that each element of the result is reduced from, with reduced axes kept with size
+/// one.
 fn groups(array: &Array, axes: &[usize]) -> (Vec<usize>, Vec<Vec<f64>>) {
     let one = |(axis, &dim): (usize, &usize)| if axes.contains(&axis) { 1 } else { dim };
     let kept: Vec<usize> = array.dims.iter().enumerate().map(one).collect();
@@ -83,7 +84,7 @@ fn sums() {
     });
 }
 
-/// Small enough that every sum of it is exact in the type.
+/// Values whose sums are exact in the dtype.
 fn exact(random: &mut Random, dims: &[usize], dtype: DType) -> Array {
     let limit = if dtype == DType::BFloat16 { 1 } else { 3 };
     random.array(dims, -limit, limit)
@@ -102,7 +103,7 @@ fn products() {
     });
 }
 
-/// The least value of a type; what the largest of nothing is.
+/// The lowest value of a dtype: the maximum of no elements.
 fn lowest(dtype: DType) -> f64 {
     match dtype {
         DType::Int8 => i8::MIN.into(),
@@ -157,7 +158,7 @@ fn places_of_extremes() {
             dims[axis] = dims[axis].max(1);
             let array = random.array(&dims, -4, 4);
             let (_, groups) = groups(&array, &[axis]);
-            // The first of equal ones.
+            // The first of equal elements.
             let first = |g: &[f64]| {
                 (0..g.len()).fold(0, |best, i| if sign * g[i] > sign * g[best] { i } else { best })
             };
@@ -178,7 +179,7 @@ fn running_sums_and_products() {
             let (axis, written) = random.axis(dims.len());
             dims[axis] = dims[axis].min(100);
             let (exclusive, reverse) = (random.flag(), random.flag());
-            // A long product of more than ones overflows.
+            // A long product of numbers other than one would overflow.
             let limit = if dims[axis] > 5 { 1 } else { 2 };
             let array = random.array(&dims, -limit, limit);
             let expected = Array::from_fn(&dims, |index| {

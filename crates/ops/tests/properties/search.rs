@@ -29,7 +29,7 @@ fn the_largest_few() {
         let (mut values, mut places) = (Vec::new(), Vec::new());
         for row in array.values.chunks(dims[last]) {
             let mut order: Vec<usize> = (0..row.len()).collect();
-            // Of equal ones the first comes first.
+            // Of equal elements the one with the lower index comes first.
             order.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
             values.extend(order[..k].iter().map(|&i| row[i]));
             places.extend(order[..k].iter().map(|&i| i as f64));
@@ -96,7 +96,7 @@ fn histograms() {
         let size = random.size(0, 6);
         let count = random.size(0, 12);
         let values = random.array(&[count], 0, 8);
-        // What is too large is not counted.
+        // Values out of range are not counted.
         let counts: Vec<i64> = (0..size)
             .map(|bin| values.values.iter().filter(|&&v| v == bin as f64).count() as i64)
             .collect();

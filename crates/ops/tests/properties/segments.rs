@@ -1,11 +1,11 @@
-//! Segments, partitions and what puts them together again.
+//! Segment reductions, partitions and stitching.
 
 use thalweg_tensor::*;
 
 use crate::array::{Array, indices};
 use crate::harness::*;
 
-/// Segment numbers that never fall; some may be left out.
+/// Ascending segment ids with gaps.
 fn rising(random: &mut Random, count: usize) -> Vec<usize> {
     let mut id = 0;
     let mut ids = Vec::new();
@@ -16,8 +16,8 @@ fn rising(random: &mut Random, count: usize) -> Vec<usize> {
     ids
 }
 
-/// `function` of the elements of each segment, by column, where rows have `ids`; `empty` where a
-/// segment has none.
+/// `function` of the elements of each segment, by column, for rows with segment ids `ids`; `empty`
+/// for segments without rows.
 fn by_segment(
     rows: &Array,
     ids: &[Option<usize>],
@@ -57,7 +57,7 @@ fn product(elements: &[f64]) -> f64 {
     elements.iter().product()
 }
 
-/// An op and what it makes of the elements of a segment.
+/// An op and its reduction of a segment's elements.
 type Reduction = (&'static str, fn(&[f64]) -> f64);
 
 #[test]
@@ -76,7 +76,7 @@ fn sorted_segments() {
             let data = random.array(&dims, -2, 2);
             let ids = rising(random, dims[0]);
             let segments = ids.last().map_or(0, |last| last + 1);
-            // What no row belongs to is neutral: one for products, else zero.
+            // The result for an empty segment is the identity element: one for products, else zero.
             let empty = if op == "SegmentProd" { 1.0 } else { 0.0 };
             let owners: Vec<Option<usize>> = ids.iter().copied().map(Some).collect();
             let expected = by_segment(&data, &owners, segments, empty, function);
@@ -101,7 +101,7 @@ fn unsorted_segments() {
             let segments = random.size(1, 5);
             let data = random.array(&dims, -2, 2);
             let ids_rank = random.size(1, dims.len());
-            // A negative number drops its row.
+            // Rows with a negative id are dropped.
             let ids = random.array(&dims[..ids_rank], -1, segments as i64 - 1);
             let owners: Vec<Option<usize>> =
                 ids.values.iter().map(|&id| (id >= 0.0).then_some(id as usize)).collect();
@@ -214,7 +214,7 @@ fn unique_values() {
     }
 }
 
-/// Gathering the distinct slices by their numbers gives the whole again.
+/// Gathering the distinct slices by the returned indices restores the input.
 #[test]
 fn unique_slices() {
     check("UniqueV2", 60, |random| {

@@ -1,4 +1,4 @@
-//! Slices, and what takes tensors apart and puts them together.
+//! Slices, splitting and concatenation.
 
 use thalweg_tensor::*;
 
@@ -15,7 +15,7 @@ fn slices() {
             dims.iter().zip(&begin).map(|(&d, &b)| random.size(0, d - b)).collect();
         let mut written = signed(&size);
         for (i, w) in written.iter_mut().enumerate() {
-            // Minus one is all that is left.
+            // A size of -1 extends to the end.
             if begin[i] + size[i] == dims[i] && random.flag() {
                 *w = -1;
             }
@@ -30,7 +30,7 @@ fn slices() {
     });
 }
 
-/// A slice with steps: what is asked of each place of the specification.
+/// A strided slice specification.
 #[derive(Default)]
 struct Strided {
     begin: Vec<i64>,
@@ -41,7 +41,7 @@ struct Strided {
     ellipsis_mask: i64,
     new_axis_mask: i64,
     shrink_axis_mask: i64,
-    /// For each dimension of the input, the indices that are taken.
+    /// For each dimension of the input, the selected indices.
     taken: Vec<Vec<usize>>,
     /// Dimensions of the result.
     dims: Vec<usize>,
@@ -50,7 +50,7 @@ struct Strided {
 impl Strided {
     fn random(random: &mut Random, dims: &[usize]) -> Strided {
         let mut spec = Strided::default();
-        // An ellipsis may stand for a run of dimensions, anywhere.
+        // An ellipsis may cover any run of dimensions.
         let covered = random.size(0, dims.len());
         let explicit = dims.len() - covered;
         let ellipsis_at = random.flag().then(|| random.size(0, explicit));
@@ -72,7 +72,7 @@ impl Strided {
         spec
     }
 
-    /// The mask bit of the next place.
+    /// The mask bit of the next entry.
     fn bit(&self) -> i64 {
         1 << self.begin.len()
     }
@@ -83,14 +83,14 @@ impl Strided {
         self.strides.push(stride);
     }
 
-    /// A place whose numbers mean nothing.
+    /// An entry whose numbers are ignored.
     fn meaningless(&mut self, random: &mut Random) {
         let stride = random.pick(&[-2, -1, 1, 3]);
         self.idle_masks(random);
         self.place(random.between(-9, 9), random.between(-9, 9), stride);
     }
 
-    /// Sets mask bits where they change nothing.
+    /// Sets mask bits that have no effect.
     fn idle_masks(&mut self, random: &mut Random) {
         self.begin_mask |= if random.flag() { self.bit() } else { 0 };
         self.end_mask |= if random.flag() { self.bit() } else { 0 };
@@ -105,7 +105,7 @@ impl Strided {
 
     fn ellipsis(&mut self, random: &mut Random, dims: &[usize]) {
         self.ellipsis_mask |= self.bit();
-        // Of several meanings the ellipsis comes first, then the new axis.
+        // If several mask bits are set, the ellipsis has precedence, then the new axis.
         self.new_axis_mask |= if random.flag() { self.bit() } else { 0 };
         self.shrink_axis_mask |= if random.flag() { self.bit() } else { 0 };
         self.meaningless(random);
@@ -139,7 +139,7 @@ impl Strided {
     }
 }
 
-/// What Python's `range(dim)[begin:end:stride]` holds.
+/// The elements of Python's `range(dim)[begin:end:stride]`.
 fn sequence(dim: i64, begin: Option<i64>, end: Option<i64>, stride: i64) -> Vec<usize> {
     let (low, high) = if stride > 0 { (0, dim) } else { (-1, dim - 1) };
     let clamp = |i: i64| if i < 0 { i + dim } else { i }.clamp(low, high.max(low));
@@ -211,7 +211,7 @@ fn concat() {
         let (axis, written) = random.axis(dims.len());
         let dtype = random.pick(MOVABLE);
         let mut call = Call::new("ConcatV2");
-        // Where each slice of the result comes from.
+        // The input index of each slice of the result.
         let (mut parts, mut origin) = (Vec::new(), Vec::new());
         for part in 0..random.size(2, 4) {
             let mut own = dims.clone();

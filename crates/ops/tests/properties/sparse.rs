@@ -1,11 +1,11 @@
-//! Sparse tensors against dense ones.
+//! Sparse tensors compared with dense ones.
 
 use thalweg_tensor::*;
 
 use crate::array::{Array, indices};
 use crate::harness::*;
 
-/// The places and values of what is not zero.
+/// The indices and values of nonzero elements.
 fn sparse_of(array: &Array) -> (Array, Array) {
     let found: Vec<Vec<usize>> =
         indices(&array.dims).into_iter().filter(|index| array.at(index) != 0.0).collect();
@@ -14,12 +14,12 @@ fn sparse_of(array: &Array) -> (Array, Array) {
     (places, Array { dims: vec![values.len()], values })
 }
 
-/// An array most of which is zero.
+/// A mostly zero array.
 fn thin(random: &mut Random, dims: &[usize]) -> Array {
     random.array(dims, -9, 9).map(|v| if v.abs() > 5.0 { v } else { 0.0 })
 }
 
-/// Calls an op with the three parts of a sparse tensor.
+/// Adds the three parts of a sparse tensor to a call.
 fn with_sparse(call: Call, array: &Array, dtype: DType) -> Call {
     let (places, values) = sparse_of(array);
     let call = call.array(&places, DType::Int64).array(&values, dtype);
@@ -50,7 +50,7 @@ fn sums_of_sparse_tensors() {
         let (a, b) = (thin(random, &dims), thin(random, &dims));
         let dtype = random.pick(&[DType::Float, DType::Double, DType::Int32, DType::Int64]);
         let call = with_sparse(with_sparse(Call::new("SparseAdd"), &a, dtype), &b, dtype);
-        // What falls below the threshold is left out.
+        // Values below the threshold are dropped.
         let call = call.scalar(1, dtype);
         let sum = Array::from_fn(&dims, |index| a.at(index) + b.at(index));
         let (places, values) = sparse_of(&sum);

@@ -1,11 +1,11 @@
-//! Strings: taken apart and joined, encoded and decoded.
+//! Strings: splitting and joining, encoding and decoding.
 
 use thalweg_tensor::*;
 
 use crate::array::Array;
 use crate::harness::*;
 
-/// A string of letters of an alphabet.
+/// A random string over an alphabet.
 fn text(random: &mut Random, alphabet: &[char], most: usize) -> String {
     (0..random.size(0, most)).map(|_| random.pick(alphabet)).collect()
 }
@@ -35,7 +35,7 @@ fn split_and_join() {
     });
 }
 
-/// An empty separator stands for any run of white space, and nothing is empty.
+/// An empty separator splits at runs of whitespace, without empty pieces.
 #[test]
 fn splits_at_white_space() {
     check("StringSplitV2", 60, |random| {
@@ -117,7 +117,7 @@ fn base64() {
     });
 }
 
-/// Numbers written out and read again, in as many digits as it takes.
+/// Numbers converted to text and back, with enough digits to round-trip.
 #[test]
 fn numbers_as_text() {
     macro_rules! round_trip {
@@ -143,7 +143,7 @@ fn numbers_as_text() {
     });
 }
 
-/// Tensors of any type with any bits that are values of it.
+/// Tensors of any dtype with random valid bit patterns.
 fn any_tensor(random: &mut Random, dtype: DType) -> Result<Tensor> {
     let dims = random.few_dims(0, 3, 4);
     let shape = Shape::new(&dims)?;
@@ -184,7 +184,7 @@ fn raw_bytes() {
         let mut bytes = given.as_bytes()?.to_vec();
         let little = random.flag();
         if !little {
-            // Each half of a complex number is turned on its own.
+            // Each part of a complex number is byte-swapped by itself.
             let part = if dtype.is_complex() { dtype.size() / 2 } else { dtype.size() };
             bytes.chunks_mut(part).for_each(<[u8]>::reverse);
         }

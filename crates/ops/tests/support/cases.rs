@@ -1,4 +1,4 @@
-//! The recorded cases: reading them, playing one, comparing its answers.
+//! The recorded cases: reading, running and comparing them.
 
 #![allow(dead_code, reason = "each test that includes this file uses some of it")]
 
@@ -15,12 +15,12 @@ use thalweg_kernel::KernelRegistry;
 use thalweg_proto as pb;
 use thalweg_tensor::*;
 
-/// Elements that TensorFlow itself computes one way or another depending on their place in the
-/// tensor: what its vector loop leaves over at the end. By case, how many that are.
+/// Elements at the end of a tensor that TensorFlow's vector loop does not cover and computes
+/// differently: their number, by case.
 const LEFT_OVER: [(&str, usize); 3] =
     [("unary/Sign/6", 2), ("binary/Pow/33", 4), ("binary/Atan2/27", 4)];
 
-/// The folder that cases with files expect, empty, in a root of its own.
+/// The folder for cases with files, with a separate root, initially empty.
 pub(crate) struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -33,13 +33,13 @@ impl Scratch {
         scratch
     }
 
-    /// Removes what a case left.
+    /// Removes the files of a case.
     pub(crate) fn empty(&self) {
         let _ = std::fs::remove_dir_all(&self.0);
         std::fs::create_dir_all(self.0.join("golden_files")).unwrap();
     }
 
-    /// Its files by relative paths, all others by absolute ones.
+    /// Storage in which relative paths are below the folder.
     pub(crate) fn storage(&self) -> Arc<dyn Storage> {
         Arc::new(Under(self.0.to_str().unwrap().to_owned()))
     }
@@ -141,9 +141,9 @@ pub(crate) fn graph_of(case: &Json) -> pb::GraphDef {
     pb::GraphDef::decode(bytes(&case["graph"])).unwrap()
 }
 
-/// Plays every case whose ops all have kernels; prints what was not played and why, fails on any
-/// that differs. `GOLDEN=Op` narrows it down to the cases of one op. Returns by op how many cases
-/// pass of how many.
+/// Runs every case whose ops all have kernels; prints the cases that did not run and why, fails on
+/// any difference. `GOLDEN=Op` selects the cases of one op. Returns by op the numbers of passing
+/// and of all cases.
 pub(crate) fn play_all(
     kernels: &KernelRegistry,
     runs_without_kernel: fn(&str) -> bool,
@@ -184,14 +184,14 @@ pub(crate) fn play_all(
     results
 }
 
-/// By op, how many cases pass of how many.
+/// By op, the numbers of passing and of all cases.
 pub(crate) type Results = BTreeMap<String, (usize, usize)>;
 
-/// Runs one step: feeds, fetches, targets.
+/// Runs one step with feeds, fetches and targets.
 pub(crate) type Run<'a> =
     &'a mut dyn FnMut(&HashMap<String, Tensor>, &[String], &[String]) -> Result<Vec<Tensor>>;
 
-/// Runs a case's steps in order; an error says how the answer differs.
+/// Runs a case's steps in order; the error describes a difference.
 pub(crate) fn play(case: &Json, run: Run<'_>) -> Result<()> {
     let feeds: HashMap<String, Tensor> = case["feeds"]
         .as_object()
@@ -216,7 +216,7 @@ pub(crate) fn play(case: &Json, run: Run<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Compares what was computed in another way with the answers of a case's only step.
+/// Compares results computed in another way with the outputs of a case's only step.
 pub(crate) fn compare_step(case: &Json, got: &[Tensor]) -> Result<()> {
     compare_all(got, &case["steps"][0], &Tolerance::of(case))
 }
@@ -259,7 +259,7 @@ fn compare(got: &Tensor, wanted: &Tensor, tolerance: &Tolerance) -> Result<()> {
     ensure!(got.dtype() == wanted.dtype(), Unknown, "{got:?} is not {wanted:?}");
     ensure!(got.shape() == wanted.shape(), Unknown, "{got:?} is not {wanted:?}");
     if got.dtype() == DType::String {
-        // The recorder's arrays lose the zeroes that a string ends in.
+        // NumPy arrays in the recorder drop trailing zero bytes of strings.
         let trimmed = |s: &Bytes| s.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
         let is_same = |(a, b): (&Bytes, &Bytes)| a[..trimmed(a)] == b[..trimmed(b)];
         ensure!(
@@ -284,7 +284,7 @@ fn compare(got: &Tensor, wanted: &Tensor, tolerance: &Tolerance) -> Result<()> {
     Ok(())
 }
 
-/// Floating-point elements, widened; complex ones as pairs.
+/// Floating-point elements as f64; complex ones as pairs.
 pub(crate) fn numbers(t: &Tensor) -> Result<Option<Vec<f64>>> {
     Ok(Some(match t.dtype() {
         DType::Float => t.as_slice::<f32>()?.iter().map(|&x| x.into()).collect(),

@@ -1,5 +1,5 @@
-//! A naive interpreter: one node after another, on one thread. The golden cases run on it, and it
-//! is what the executor is compared with.
+//! A reference interpreter: runs one node after another, on one thread. The golden cases run on it,
+//! and the executor is compared with it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,13 +9,13 @@ use thalweg_graph::{Attrs, Endpoint, Flag, FunctionBody, Graph, NodeId, TensorNa
 use thalweg_kernel::*;
 use thalweg_tensor::*;
 
-/// A graph with the kernels it has made so far and the state it keeps.
+/// A graph with its kernels and state.
 pub(crate) struct Interpreter {
     pub(crate) graph: Graph,
     kernels: Arc<KernelRegistry>,
     made: HashMap<NodeId, AnyKernel>,
     step: Arc<StepContext>,
-    /// The library, which the step refers to weakly; the body of a function has none of its own.
+    /// The functions, which the step refers to weakly; a function body has none of its own.
     _functions: Option<Arc<Functions>>,
 }
 
@@ -156,7 +156,8 @@ impl Interpreter {
         Ok(())
     }
 
-    /// Starts a kernel that may wait. Nothing else runs here, so one that does waits for ever.
+    /// Starts an asynchronous kernel. Nothing else runs in the interpreter, so a kernel that waits
+    /// never completes.
     fn start(
         &self,
         kernel: &dyn AsyncKernel,
@@ -187,14 +188,14 @@ impl Interpreter {
     }
 }
 
-/// Runs functions as the interpreter runs graphs.
+/// Runs functions by interpreters.
 struct Functions {
-    /// Without nodes, but with the library.
+    /// A graph without nodes that has the library.
     graph: Graph,
     kernels: Arc<KernelRegistry>,
 }
 
-/// A function's body with the kernels that were made for it.
+/// A function's body with its kernels.
 struct Instance {
     body: Interpreter,
     args: Vec<NodeId>,
@@ -272,7 +273,7 @@ impl FunctionRunner for Functions {
         let KeptFunction { name, attrs, kept } = function;
         let kept = kept.get_or_init(|| Box::new(Mutex::new(None::<Instance>)));
         let kept: &Mutex<Option<Instance>> = kept.downcast_ref().unwrap();
-        // Taken out while it runs: it may call itself.
+        // Taken out while it runs, since it may be recursive.
         let known = kept.lock().unwrap().take();
         let made = known.map_or_else(|| self.instance(name, attrs, step), Ok);
         done(made.and_then(|mut made| {

@@ -2,22 +2,22 @@
 
 use thalweg_tensor::{Result, ensure, err};
 
-/// Bits that the quick table looks at.
+/// Bits that index the lookup table.
 const QUICK_BITS: u32 = 9;
 
 /// A Huffman code.
 pub(super) struct Huffman {
-    /// For each pattern of the first bits: symbol and length; length 0 says that the code is longer.
+    /// For each pattern of the first bits: symbol and length; length 0 marks longer codes.
     quick: Vec<(u8, u8)>,
-    /// For each length the first code beyond it, left-aligned to 16 bits.
+    /// For each length, the first code beyond it, left-aligned to 16 bits.
     limits: [u32; 17],
-    /// For each length what to add to a code to find its symbol.
+    /// For each length, the difference between a code and the index of its symbol.
     offsets: [i32; 17],
     symbols: Vec<u8>,
 }
 
 impl Huffman {
-    /// From how many codes there are of each length 1 to 16, and their symbols in order.
+    /// The code with `counts[i]` codes of length `i + 1`, and symbols in order.
     pub(super) fn new(counts: &[u8; 16], symbols: &[u8]) -> Result<Huffman> {
         let mut huffman = Huffman {
             quick: vec![(0, 0); 1 << QUICK_BITS],
@@ -49,14 +49,14 @@ impl Huffman {
     }
 }
 
-/// Bits up to the next marker; zeroes after it.
+/// Bit reader up to the next marker, followed by zeros.
 pub(super) struct Bits<'a> {
     data: &'a [u8],
-    /// Where the next byte is read.
+    /// Position of the next byte.
     at: usize,
     buffer: u64,
     len: u32,
-    /// Bits beyond the end that were handed out.
+    /// Number of bits read beyond the end.
     missing: u32,
 }
 
@@ -65,12 +65,12 @@ impl<'a> Bits<'a> {
         Bits { data, at, buffer: 0, len: 0, missing: 0 }
     }
 
-    /// Where the scan's data ends: at a marker, or at the end of the file.
+    /// Position of the end of the scan's data: a marker, or the end of the file.
     pub(super) fn position(&self) -> usize {
         self.at
     }
 
-    /// Whether bits were asked for that are not there.
+    /// Whether bits beyond the end were read.
     pub(super) fn is_exhausted(&self) -> bool {
         self.missing > 0
     }
@@ -94,7 +94,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// The next `count` bits, at most 16, without taking them.
+    /// The next `count` bits, at most 16, without consuming them.
     #[inline]
     fn peek(&mut self, count: u32) -> u32 {
         if self.len < count {
@@ -152,7 +152,7 @@ impl<'a> Bits<'a> {
                     .unwrap_or(0);
             }
         }
-        // No code begins so: damaged data.
+        // No code has this prefix: damaged data.
         self.take(16);
         0
     }
@@ -168,7 +168,7 @@ impl<'a> Bits<'a> {
         if bits < 1 << (size - 1) { bits - (1 << size) + 1 } else { bits }
     }
 
-    /// Goes past the next restart marker; false if another one comes first.
+    /// Skips the next restart marker; returns false if another marker comes first.
     pub(super) fn restart(&mut self) -> bool {
         (self.buffer, self.len, self.missing) = (0, 0, 0);
         while let Some(&byte) = self.data.get(self.at) {

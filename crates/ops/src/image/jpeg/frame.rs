@@ -5,38 +5,38 @@ use thalweg_tensor::{DType, Error, Result, Shape, Tensor, bail, ensure, err};
 
 use super::entropy::{Bits, Huffman};
 
-/// Where coefficients in the file's order lie in a block; more than 63 are damaged data.
+/// Position in a block of each coefficient in zigzag order.
 const ZIGZAG: [u8; 64] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
     13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
     52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
 ];
 
-/// Scans that a file may have: each takes time, and no sensible file has more.
+/// Maximum number of scans: each takes time, and no ordinary file has more.
 const SCANS_MAX: usize = 256;
 
 pub(super) fn invalid(what: &str) -> Error {
     err!(InvalidArgument, "Invalid JPEG data: {what}")
 }
 
-/// One component of an image: a plane of samples.
+/// One color component.
 pub(super) struct Component {
     id: u8,
     /// Sampling factors.
     pub(super) h: usize,
     pub(super) v: usize,
     table: usize,
-    /// Blocks across and down, whole units.
+    /// Blocks across and down, rounded up to whole MCUs.
     pub(super) blocks: [usize; 2],
-    /// Blocks that hold pixels of the image.
+    /// Blocks across and down that contain pixels of the image.
     own_blocks: [usize; 2],
-    /// Coefficients of all blocks, dense.
+    /// Coefficients of all blocks.
     pub(super) coefficients: Tensor,
-    /// Factors of the coefficients, once a scan has said which table it is.
+    /// Quantization table, known after the component's first scan.
     pub(super) quantization: Option<[u16; 64]>,
 }
 
-/// A decoded file, before its coefficients become samples.
+/// Decoded coefficients of a file.
 pub(super) struct Frame {
     pub(super) height: usize,
     pub(super) width: usize,
@@ -45,9 +45,9 @@ pub(super) struct Frame {
     pub(super) components: Vec<Component>,
     is_progressive: bool,
     pub(super) has_jfif: bool,
-    /// The transform that an Adobe segment names.
+    /// Color transform code of the Adobe segment.
     pub(super) adobe: Option<u8>,
-    /// Whether the file ended before the image did.
+    /// Whether the file ended before the image was complete.
     pub(super) is_truncated: bool,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// The contents of the segment that begins here.
+    /// The content of the segment that begins here.
     fn segment(&mut self) -> Option<&'a [u8]> {
         let size = self.data.get(self.at..self.at + 2)?;
         let len = usize::from(u16::from_be_bytes([size[0], size[1]]));
@@ -256,7 +256,7 @@ impl<'a> Reader<'a, '_> {
         let mut frame = self.frame.take().ok_or_else(|| invalid("a scan before the frame"))?;
         let scan = Scan::read(segment, &frame)?;
         for &(index, ..) in &scan.parts {
-            // A component keeps the table that stood when its first scan came.
+            // A component uses the quantization table at the time of its first scan.
             let component = &mut frame.components[index];
             if component.quantization.is_none() {
                 let table = self.quantization.get(component.table).copied().flatten();
@@ -284,12 +284,12 @@ fn table(tables: &[Option<Huffman>; 4], number: usize) -> Result<&Huffman> {
 }
 
 struct Scan {
-    /// Components in the scan: index, number of the DC table, of the AC table.
+    /// Components of the scan: index, DC table, AC table.
     parts: Vec<(usize, usize, usize)>,
-    /// Coefficients in the file's order, first and last.
+    /// Spectral selection: first and last coefficient in zigzag order.
     start: usize,
     end: usize,
-    /// Bit positions of successive approximation: of the scan before, and of this one.
+    /// Successive approximation: bit positions of the previous scan and of this one.
     high: u32,
     low: u32,
 }
@@ -330,7 +330,7 @@ impl Scan {
         Ok(scan)
     }
 
-    /// Units across and down: of all components together, or of the only one's blocks.
+    /// MCUs across and down; in a scan of a single component, its blocks.
     fn units(&self, frame: &Frame) -> [usize; 2] {
         match self.parts[..] {
             [(only, ..)] => frame.components[only].own_blocks,
@@ -360,7 +360,7 @@ impl Scan {
                 }
                 until_restart = until_restart.saturating_sub(1);
                 self.decode_unit(frame, tables, [x, y], &mut state, bits)?;
-                // What is not in the file stays as it is.
+                // Coefficients that the file does not contain keep their values.
                 if bits.is_exhausted() && restart_interval == 0 {
                     return Ok(());
                 }
@@ -408,7 +408,7 @@ impl Scan {
         Ok(())
     }
 
-    /// The first bits of a band of coefficients.
+    /// The first scan of a band of coefficients.
     fn first(&self, bits: &mut Bits<'_>, code: &Huffman, state: &mut State, block: &mut [i16; 64]) {
         if state.run > 0 {
             state.run -= 1;
@@ -434,7 +434,7 @@ impl Scan {
         }
     }
 
-    /// One more bit for a band of coefficients.
+    /// A refinement scan of a band of coefficients.
     fn refine(
         &self,
         bits: &mut Bits<'_>,
@@ -489,22 +489,22 @@ impl Scan {
     }
 }
 
-/// What a scan remembers from block to block.
+/// Decoder state carried from block to block.
 #[derive(Default)]
 struct State {
     predicted: [i32; 4],
-    /// Blocks whose band has ended.
+    /// Remaining blocks of an end-of-band run.
     run: u32,
 }
 
-/// The next bit of a coefficient that is not zero.
+/// Reads a correction bit of a nonzero coefficient.
 fn correct(bits: &mut Bits<'_>, coefficient: &mut i16, bit: i16) {
     if bits.read(1) == 1 && *coefficient & bit == 0 {
         *coefficient = coefficient.wrapping_add(if *coefficient >= 0 { bit } else { -bit });
     }
 }
 
-/// A block of a file that is not progressive.
+/// A block of a sequential (baseline) scan.
 fn sequential(
     bits: &mut Bits<'_>,
     dc: &Huffman,

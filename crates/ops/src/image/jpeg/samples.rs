@@ -10,32 +10,32 @@ use super::transform::{Factors, Method};
 use crate::image::pixels::table;
 use crate::split::for_each_rows;
 
-/// One component's samples.
+/// The samples of one component.
 pub(super) struct Plane {
     samples: Tensor,
-    /// Samples from row to row: whole blocks.
+    /// Distance between rows in samples; rows consist of whole blocks.
     stride: usize,
-    /// Samples that belong to the image.
+    /// Height and width in samples that belong to the image.
     height: usize,
     width: usize,
-    /// How many pixels of the image a sample is for, across and down.
+    /// Pixels of the image per sample, across and down.
     across: usize,
     down: usize,
 }
 
-/// How planes are made of a frame.
+/// Options of the conversion to samples.
 #[derive(Clone, Copy)]
 pub(super) struct Settings {
     pub(super) method: Method,
-    /// Pixels of the file along each side for one of the result.
+    /// Scale denominator: pixels of the file per output pixel.
     pub(super) ratio: usize,
-    /// Whether coarse planes are interpolated rather than repeated.
+    /// Fancy upsampling: subsampled planes are interpolated instead of repeated.
     pub(super) is_smooth: bool,
 }
 
 impl Plane {
-    /// Transforms all blocks of a component. Coarse planes come out at a larger scale where that
-    /// saves bringing them to the image's size.
+    /// Inverse DCT of all blocks of a component. Subsampled planes are transformed at a larger
+    /// scale where that avoids upsampling.
     pub(super) fn new(
         ctx: &KernelContext<'_>,
         frame: &Frame,
@@ -82,13 +82,13 @@ impl Plane {
         })
     }
 
-    /// `count` samples from `first` on of row `y`, or of the last one.
+    /// `count` samples from `first` on of row `y`, clamped to the last row.
     fn row<'a>(&self, data: &'a [u8], y: usize, first: usize, count: usize) -> &'a [u8] {
         &data[y.min(self.height - 1) * self.stride + first..][..count]
     }
 
-    /// Row `y` of the image from column `start` on, one sample for each pixel. What lies outside
-    /// these columns has no say. `sums` has room for the plane's samples.
+    /// Row `y` of the image from column `start` on, one sample per pixel. Samples outside of these
+    /// columns do not influence the result. `sums` is scratch for the plane's samples.
     fn read(&self, (y, start): (usize, usize), is_smooth: bool, sums: &mut [i32], out: &mut [u8]) {
         let Ok(data) = self.samples.as_slice::<u8>() else { return };
         let (first, count) = (start / self.across, out.len().div_ceil(self.across));
@@ -119,14 +119,15 @@ impl Plane {
         }
     }
 
-    /// The plane's row on the other side of the image's row `y`, of two for each.
+    /// The other plane row to interpolate with for row `y` of the image, with two rows per plane
+    /// row.
     fn neighbour(&self, y: usize) -> usize {
         let near = y / 2;
         if y.is_multiple_of(2) { near.saturating_sub(1) } else { near + 1 }
     }
 }
 
-/// Twice as many samples: each is three quarters of the nearer and one of the farther.
+/// Upsamples by two: each sample is 3/4 of the nearer and 1/4 of the farther input.
 fn widen(source: &[u8], out: &mut [u8]) {
     let last = source.len() - 1;
     for (x, out) in out.iter_mut().enumerate() {
@@ -141,7 +142,7 @@ fn widen(source: &[u8], out: &mut [u8]) {
     }
 }
 
-/// As [`widen`], of sums of two rows that weigh four.
+/// As [`widen`], for sums of two rows with weights that add up to four.
 fn widen_sums(sums: &[i32], out: &mut [u8]) {
     let last = sums.len() - 1;
     for (x, out) in out.iter_mut().enumerate() {
@@ -156,7 +157,7 @@ fn widen_sums(sums: &[i32], out: &mut [u8]) {
     }
 }
 
-/// What the components of a file mean.
+/// Color space of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Space {
     Grey,
@@ -181,14 +182,14 @@ impl Space {
     }
 }
 
-/// A part of the result.
+/// A part of the output.
 pub(super) struct Window {
     pub(super) rows: Range<usize>,
     pub(super) columns: Range<usize>,
 }
 
-/// A part of a frame's image, with one or three channels. As in the library, columns are decoded
-/// from a whole unit of blocks on, and smoothing does not look beyond them.
+/// The part `window` of a frame's image, with one or three channels. As in libjpeg-turbo, columns
+/// are decoded from the start of an MCU, and upsampling does not read beyond them.
 pub(super) fn image(
     ctx: &KernelContext<'_>,
     frame: &Frame,
@@ -210,7 +211,7 @@ pub(super) fn image(
     let start = columns.start / unit * unit;
     let (width, skipped) = (columns.end - start, columns.start - start);
     let row = columns.len() * channels;
-    // Made here, where lack of memory can be told; the rows' own are copies.
+    // Allocated here, where a failed allocation can be reported; each row uses copies.
     let lines = table(4 * width, |_| 0u8)?;
     let sums = table(width, |_| 0i32)?;
     let inverts = frame.adobe.is_some();
@@ -248,7 +249,7 @@ fn convert(space: Space, inverts: bool, [a, b, c, k]: [&[u8]; 4], channels: usiz
     }
 }
 
-/// Red, green and blue of brightness and two differences, with 16 fractional bits.
+/// RGB from YCbCr, with 16 fractional bits.
 #[inline(always)]
 fn rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
     let (y, cb, cr) = (i32::from(y), i32::from(cb) - 128, i32::from(cr) - 128);
@@ -264,7 +265,7 @@ fn brightness([r, g, b]: [u8; 3]) -> u8 {
     ((sum + 32_768) >> 16) as u8
 }
 
-/// Red, green and blue of inks. Files with an Adobe segment hold the inks inverted.
+/// RGB from CMYK. Files with an Adobe segment store inverted CMYK.
 fn ink(colors: [u8; 3], black: u8, inverts: bool) -> [u8; 3] {
     let part = |x: u8| if inverts { u32::from(x) } else { 255 - u32::from(x) };
     colors.map(|x| (part(x) * part(black) / 255) as u8)

@@ -1,24 +1,24 @@
-//! The inverse discrete cosine transform, in the integer arithmetic of the library that TensorFlow
-//! uses, so that samples are equal.
+//! The inverse discrete cosine transform, in the integer arithmetic of libjpeg-turbo, which
+//! TensorFlow uses, so that samples are equal.
 
-/// How exactly blocks are transformed.
+/// DCT method (`dct_method`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Method {
-    /// With 8 fractional bits, quick and coarse: TensorFlow's default.
+    /// `INTEGER_FAST`, with 8 fractional bits: TensorFlow's default.
     Fast,
-    /// With 13 fractional bits.
+    /// `INTEGER_ACCURATE`, with 13 fractional bits.
     Accurate,
 }
 
-/// The factors of one component's coefficients, in the form that a transform wants.
+/// Dequantization factors of one component, in the form that the transform needs.
 pub(super) struct Factors {
     method: Method,
-    /// Samples along each side of a block: 8, 4, 2 or 1.
+    /// Samples along each side of an output block: 8, 4, 2 or 1.
     pub(super) side: usize,
     values: [i32; 64],
 }
 
-/// Products of the cosines that the quick transform leaves out, times 2^14, for one axis.
+/// Scale factors of the AAN transform along one axis, times 2^14.
 const AAN: [f64; 8] = [
     1.0,
     1.387_039_845,
@@ -32,7 +32,7 @@ const AAN: [f64; 8] = [
 
 impl Factors {
     pub(super) fn new(quantization: &[u16; 64], method: Method, side: usize) -> Factors {
-        // Small blocks are always transformed exactly.
+        // Scaled output is always computed with the accurate transform.
         let method = if side == 8 { method } else { Method::Accurate };
         let mut values = quantization.map(i32::from);
         if method == Method::Fast {
@@ -44,7 +44,7 @@ impl Factors {
         Factors { method, side, values }
     }
 
-    /// Transforms one block into rows of `stride` samples, of which it fills `side` of `side` rows.
+    /// Transforms one block into `side` rows of `side` samples, at distance `stride`.
     pub(super) fn transform(&self, block: &[i16; 64], out: &mut [u8], stride: usize) {
         let rounded = |bits: u32| move |x: i32| descale(x, bits);
         match (self.side, self.method) {
@@ -95,25 +95,25 @@ impl Factors {
     }
 }
 
-/// Rounded to the nearest after a shift.
+/// Right shift with rounding to nearest.
 #[inline(always)]
 fn descale(x: i32, bits: u32) -> i32 {
     x.wrapping_add(1 << (bits - 1)) >> bits
 }
 
-/// Centred samples as bytes.
+/// A sample as a byte, after adding 128 and clamping.
 #[inline(always)]
 fn sample(x: i32) -> u8 {
     x.saturating_add(128).clamp(0, 255) as u8
 }
 
-/// A product with a number of `bits` fractional bits.
+/// Product with a fixed-point factor of `bits` fractional bits.
 #[inline(always)]
 fn times(x: i32, factor: i32) -> i32 {
     x.wrapping_mul(factor)
 }
 
-/// The sums of even and odd parts, and their differences backwards.
+/// Butterfly: the sums of even and odd parts, and their differences in reverse order.
 #[inline(always)]
 fn mirrored(even: [i32; 4], odd: [i32; 4]) -> [i32; 8] {
     std::array::from_fn(|i| match i {
@@ -122,7 +122,7 @@ fn mirrored(even: [i32; 4], odd: [i32; 4]) -> [i32; 8] {
     })
 }
 
-/// The transform of Arai, Agui and Nakajima along one axis; products are cut, not rounded.
+/// The Arai-Agui-Nakajima transform along one axis; products are truncated.
 #[inline(always)]
 fn fast_1d(x: [i32; 8]) -> [i32; 8] {
     let product = |x: i32, factor: i32| times(x, factor) >> 8;
@@ -144,7 +144,7 @@ fn fast_1d(x: [i32; 8]) -> [i32; 8] {
     mirrored(even, [tmp7, tmp6, tmp5, tmp4.wrapping_neg()])
 }
 
-/// The transform of Loeffler, Ligtenberg and Moschytz along one axis, with 13 fractional bits.
+/// The Loeffler-Ligtenberg-Moschytz transform along one axis, with 13 fractional bits.
 #[inline(always)]
 fn accurate_1d(x: [i32; 8]) -> [i32; 8] {
     let [add, sub] = [i32::wrapping_add, i32::wrapping_sub];
@@ -168,7 +168,7 @@ fn accurate_1d(x: [i32; 8]) -> [i32; 8] {
     mirrored(even, [tmp3, tmp2, tmp1, tmp0])
 }
 
-/// Four samples of eight coefficients; the fifth does not matter.
+/// Four samples from eight coefficients; the fifth coefficient is ignored.
 #[inline(always)]
 fn four_1d(x: [i32; 8]) -> [i32; 4] {
     let [add, sub] = [i32::wrapping_add, i32::wrapping_sub];
@@ -183,7 +183,7 @@ fn four_1d(x: [i32; 8]) -> [i32; 4] {
     [add(tmp10, tmp2), add(tmp12, tmp0), sub(tmp12, tmp0), sub(tmp10, tmp2)]
 }
 
-/// Two samples of eight coefficients, of which the even ones but the first do not matter.
+/// Two samples from eight coefficients; of the even ones only the first is used.
 #[inline(always)]
 fn two_1d(x: [i32; 8]) -> [i32; 2] {
     let [add, sub] = [i32::wrapping_add, i32::wrapping_sub];

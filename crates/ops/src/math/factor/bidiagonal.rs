@@ -1,4 +1,4 @@
-//! Singular values of tall matrices by way of bidiagonal form.
+//! Singular values of tall matrices by reduction to bidiagonal form.
 
 use num_traits::Float;
 
@@ -14,9 +14,10 @@ pub(crate) fn scratch_len(m: usize, n: usize) -> usize {
     2 * n + n * m + n * n + m
 }
 
-/// Singular values of the tall matrix `a`, of `m` by `n`, in any order, and the vectors as rows:
-/// `u_rows` holds as many columns of `u` as it has room for rows of `m`, `v_rows` those of `v`, or
-/// nothing. `a` is overwritten; `off` has `n` elements. False if the iteration did not end.
+/// Singular value decomposition of the tall `m` by `n` matrix `a`. Sets the singular values, in any
+/// order, and writes singular vectors as rows: `u_rows` receives as many columns of `u` as it has
+/// rows of `m` elements, `v_rows` the columns of `v`; either may be empty. `a` is overwritten;
+/// `off` has `n` elements. Returns false if the iteration did not converge.
 pub(crate) fn decompose<S: Scalar>(
     a: &mut [S],
     (m, n): (usize, usize),
@@ -30,8 +31,8 @@ pub(crate) fn decompose<S: Scalar>(
     let off = &mut off[..n];
     reduce(a, (m, n), (left, right), taus, (values, off), sums);
     if !v_rows.is_empty() {
-        // Rows are columns of the product of the adjoint reflections; the transposed product of
-        // conjugates applies them from the right in the opposite order.
+        // `u_rows` is the transposed product of the adjoint reflections; for the rows of `v` the
+        // reflections' conjugates are applied from the right in reverse order.
         set_identity(u_rows, m);
         let count = u_rows.len() / m;
         for k in (0..n).rev() {
@@ -58,7 +59,7 @@ pub(crate) fn decompose<S: Scalar>(
     ended
 }
 
-/// Makes `a` upper bidiagonal and real; keeps the reflections from either side.
+/// Reduces `a` to real upper bidiagonal form; the left and right reflections are kept.
 fn reduce<S: Scalar>(
     a: &mut [S],
     (m, n): (usize, usize),
@@ -160,7 +161,8 @@ fn turn<S: Scalar>(rows: &mut [S], len: usize, (x, y): (usize, usize), c: S::Rea
     if x < y { rotate_real(low, high, c, -s) } else { rotate_real(high, low, c, -s) }
 }
 
-/// A zero on the diagonal in row `i`: rotations with the rows below clear its superdiagonal.
+/// Handles a zero at diagonal element `i`: rotations with the rows below clear its superdiagonal
+/// element.
 fn clear_row<S: Scalar>(
     (d, e): (&mut [S::Real], &mut [S::Real]),
     (i, end): (usize, usize),
@@ -181,7 +183,8 @@ fn clear_row<S: Scalar>(
     }
 }
 
-/// A zero at the end of the diagonal: rotations with the columns before clear its superdiagonal.
+/// Handles a zero at the end of the diagonal: rotations with the columns before clear its
+/// superdiagonal element.
 fn clear_column<S: Scalar>(
     (d, e): (&mut [S::Real], &mut [S::Real]),
     (start, end): (usize, usize),
@@ -202,7 +205,7 @@ fn clear_column<S: Scalar>(
     }
 }
 
-/// One implicit step with the shift of the last two columns.
+/// One implicit QR step with Wilkinson's shift.
 fn step<S: Scalar>(
     (d, e): (&mut [S::Real], &mut [S::Real]),
     (start, end): (usize, usize),
@@ -210,8 +213,8 @@ fn step<S: Scalar>(
     (v_rows, n): (&mut [S], usize),
 ) {
     let zero = S::Real::ZERO;
-    // The eigenvalue of the end of B^T B that is nearer its last element, all in units of the
-    // largest number there.
+    // The eigenvalue of the trailing 2 by 2 block of B^T B that is nearer to its last element,
+    // scaled by the largest element there.
     let scale = [d[end - 1], d[end], e[end - 1], d[start], e[start]]
         .iter()
         .fold(zero, |a, b| a.max(b.size()));

@@ -6,8 +6,8 @@ use super::scalar::{Scalar, dot_conj};
 use super::triangular::{self, Triangle};
 
 /// Replaces the lower triangle of the `n` by `n` matrix `a`, diagonal included, by its factor `L`
-/// with `L L^H = a`; the upper triangle is neither read nor written. False if the matrix is not
-/// positive definite; what is left then is of no use.
+/// with `L L^H = a`; the upper triangle is neither read nor written. Returns false if the matrix is
+/// not positive definite; the content of `a` is then unspecified.
 pub(crate) fn factor<S: Scalar>(a: &mut [S], n: usize) -> bool {
     for i in 0..n {
         let (done, rest) = a.split_at_mut(i * n);
@@ -27,7 +27,7 @@ pub(crate) fn factor<S: Scalar>(a: &mut [S], n: usize) -> bool {
     true
 }
 
-/// Sets what lies above the diagonal to zero.
+/// Sets the elements above the diagonal to zero.
 pub(crate) fn clear_upper<S: Scalar>(a: &mut [S], n: usize) {
     for (i, row) in a.chunks_exact_mut(n.max(1)).enumerate().take(n) {
         row[i + 1..].fill(S::ZERO);
@@ -41,7 +41,7 @@ pub(crate) fn solve<S: Scalar>(l: &[S], n: usize, b: &mut [S], columns: usize) {
 }
 
 /// The gradient with respect to the factored matrix, from the factor `l` and the gradient with
-/// respect to it, of which the lower triangle counts. `out` and `scratch` have `n` by `n` elements.
+/// respect to `l`, whose lower triangle is read. `out` and `scratch` have `n` by `n` elements.
 pub(crate) fn gradient<S: Scalar>(l: &[S], grad: &[S], n: usize, out: &mut [S], scratch: &mut [S]) {
     let half = (S::Real::ONE + S::Real::ONE).recip();
     // The lower triangle of L^H grad, its diagonal halved.
@@ -57,7 +57,7 @@ pub(crate) fn gradient<S: Scalar>(l: &[S], grad: &[S], n: usize, out: &mut [S], 
     for i in 0..n {
         out[i * n + i] = out[i * n + i].scaled(half);
     }
-    // L^-H that L^-1: the right factor by way of the adjoint.
+    // Computes L^-H X L^-1 for the matrix X above; the right factor is applied through the adjoint.
     let adjoint = Triangle { lower: true, adjoint: true };
     triangular::solve(l, n, adjoint, out, n);
     super::scalar::adjoint(out, n, n, scratch);
@@ -100,7 +100,7 @@ mod tests {
         check::<f32>();
     }
 
-    /// The gradient of the sum of `w L` against differences.
+    /// Compares the gradient of the sum of `w L` with finite differences.
     #[test]
     fn gradients_are_differences() {
         let mut random = Random::new(5);

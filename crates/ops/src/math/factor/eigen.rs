@@ -14,9 +14,9 @@ pub(crate) fn complex_scratch_len(n: usize) -> usize {
     2 * n * n + schur::scratch_len(n)
 }
 
-/// Eigenvalues of the complex matrix `a`, in ascending order of their size, and eigenvectors of
-/// length 1 as columns of `vectors`, which may be empty. `a` is overwritten. False if there is no
-/// result.
+/// Eigenvalues of the complex matrix `a`, in ascending order of absolute value, and eigenvectors of
+/// length 1 as columns of `vectors`, which may be empty. `a` is overwritten. Returns false if the
+/// Schur form did not converge.
 pub(crate) fn complex<S: Scalar>(
     a: &mut [S],
     n: usize,
@@ -84,8 +84,8 @@ pub(crate) fn real_scratch_len(n: usize) -> usize {
     n * n + hessenberg::scratch_len(n)
 }
 
-/// As [`complex`], for a real matrix; eigenvalues are in the order in which they are found, of a
-/// pair the one above the real axis first.
+/// As [`complex`], for a real matrix. Eigenvalues are in the order in which they are found; of a
+/// conjugate pair the one with positive imaginary part comes first.
 pub(crate) fn real<R>(
     a: &mut [R],
     n: usize,
@@ -117,7 +117,8 @@ where
     }
     BackSubstitution { t: a, n, values, norm: R::ZERO }.run();
     let x = &mut scratch[..n * n];
-    // Below the diagonal lie remains of the blocks, which are no part of the vectors.
+    // Elements below the diagonal are left over from the diagonal blocks and are not part of the
+    // vectors.
     for i in 0..n {
         a[i * n..i * n + i].fill(R::ZERO);
     }
@@ -165,8 +166,8 @@ fn values_of_blocks<R: Scalar<Real = R> + Float>(t: &[R], n: usize, values: &mut
     }
 }
 
-/// Eigenvectors of a real Schur form, which they replace column by column from the right; of a pair
-/// the first column is the real part, the second the imaginary one.
+/// Eigenvectors of a real Schur form, which they replace column by column from the right. Of a
+/// conjugate pair, the first column is the real part and the second the imaginary part.
 struct BackSubstitution<'a, R> {
     t: &'a mut [R],
     n: usize,
@@ -228,7 +229,7 @@ where
                 let divisor = if w == R::ZERO { R::epsilon() * self.norm } else { w };
                 self.set(i, k, -(r / divisor));
             } else {
-                // Two rows at once.
+                // A 2 by 2 diagonal block: solve for its two rows together.
                 let (x, y) = (self.at(i, i + 1), self.at(i + 1, i));
                 let gap = value.re - p;
                 let t = (x * last_r - last_w * r) / (gap * gap + value.im * value.im);
@@ -284,7 +285,7 @@ where
         }
     }
 
-    /// Two rows of a pair of columns at once.
+    /// Solves two rows of a 2 by 2 block for a pair of columns.
     fn complex_block(
         &mut self,
         (i, k): (usize, usize),
@@ -333,7 +334,7 @@ mod tests {
     use super::super::testing::*;
     use super::*;
 
-    /// `a v = v d`, vectors of length 1.
+    /// Asserts `a v = v d` and that vectors have length 1.
     fn check_pairs<R>(
         a: &[Complex<R>],
         n: usize,
@@ -370,7 +371,7 @@ mod tests {
             for kind in 0..4 {
                 let mut a = random.matrix::<R>(n, n);
                 match kind {
-                    // A cycle, whose eigenvalues are the roots of one.
+                    // A cyclic permutation, whose eigenvalues are the roots of unity.
                     1 => {
                         a.fill(R::ZERO);
                         (0..n).for_each(|i| a[i * n + (i + 1) % n] = R::ONE);

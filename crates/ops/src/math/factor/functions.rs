@@ -6,7 +6,7 @@ use num_traits::Float;
 use super::scalar::{Scalar, adjoint, largest, multiply, number, set_identity};
 use super::{lu, schur};
 
-/// Nodes and weights of Gauss and Legendre on 0..1, for seven points.
+/// Nodes and weights of seven-point Gauss-Legendre quadrature on 0..1.
 const NODES: [(f64, f64); 7] = [
     (0.025_446_043_828_620_74, 0.064_742_483_084_434_85),
     (0.129_234_407_200_302_78, 0.139_852_695_744_638_33),
@@ -17,7 +17,7 @@ const NODES: [(f64, f64); 7] = [
     (0.974_553_956_171_379_3, 0.064_742_483_084_434_85),
 ];
 
-/// Square roots that a logarithm takes at most, before it is given up.
+/// Maximum number of square roots in a logarithm before it fails.
 const ROOTS_MAX: usize = 200;
 
 /// Elements of scratch that the functions here need for `n` rows.
@@ -39,7 +39,7 @@ fn root_of_triangle<S: Scalar>(t: &mut [S], n: usize) {
     }
 }
 
-/// The principal square root of the complex matrix `a`, in place. NaN where there is none.
+/// The principal square root of the complex matrix `a`, in place; NaN if it does not exist.
 pub(crate) fn square_root<S: Scalar>(a: &mut [S], n: usize, scratch: &mut [S]) {
     through_schur(a, n, scratch, |t, _| {
         root_of_triangle(t, n);
@@ -47,12 +47,12 @@ pub(crate) fn square_root<S: Scalar>(a: &mut [S], n: usize, scratch: &mut [S]) {
     });
 }
 
-/// The principal logarithm of the complex matrix `a`, in place. NaN where there is none.
+/// The principal logarithm of the complex matrix `a`, in place; NaN if it does not exist.
 pub(crate) fn logarithm<S: Scalar>(a: &mut [S], n: usize, scratch: &mut [S]) {
     through_schur(a, n, scratch, |t, scratch| logarithm_of_triangle(t, n, scratch));
 }
 
-/// Does `work` to the Schur form of `a`; what it leaves, transformed back, replaces `a`.
+/// Applies `work` to the Schur form of `a` and transforms the result back into `a`.
 fn through_schur<S: Scalar>(
     a: &mut [S],
     n: usize,
@@ -71,7 +71,8 @@ fn through_schur<S: Scalar>(
     multiply(product, back, a, (n, n, n));
 }
 
-/// Square roots until the matrix is near the identity, there quadrature of `x (1 + s x)^-1`.
+/// Logarithm by inverse scaling and squaring: square roots until the matrix is near the identity,
+/// then quadrature of `x (1 + s x)^-1`.
 fn logarithm_of_triangle<S: Scalar>(t: &mut [S], n: usize, scratch: &mut [S]) -> bool {
     let mut doublings = S::Real::ONE;
     let near = number::<S::Real>(0.2);
@@ -110,7 +111,7 @@ fn logarithm_of_triangle<S: Scalar>(t: &mut [S], n: usize, scratch: &mut [S]) ->
     true
 }
 
-/// The square root of a real matrix, by way of the complex one in `wide`; NaN if it is not real.
+/// The square root of a real matrix, computed in `wide` as a complex one; NaN if it is not real.
 pub(crate) fn real_square_root<R>(
     a: &mut [R],
     n: usize,
@@ -148,7 +149,7 @@ const PADE: [f64; 14] = [
     1.0,
 ];
 
-/// The exponential of `a`, in place: halved until it is small, approximated, squared as often.
+/// The exponential of `a`, in place, by scaling and squaring of a Padé approximant.
 pub(crate) fn exponential<S: Scalar>(
     a: &mut [S],
     n: usize,
@@ -193,7 +194,7 @@ pub(crate) fn exponential<S: Scalar>(
 
 /// The polynomial in `square` with these coefficients of [`PADE`], highest first.
 fn horner<S: Scalar>(degrees: &[usize], square: &[S], n: usize, out: &mut [S], next: &mut [S]) {
-    // Divided by the largest, so that single precision can hold them.
+    // Divided by the largest coefficient, so that single precision can hold all of them.
     let coefficient = |degree: usize| number::<S::Real>(PADE[degree] / PADE[0]);
     set_identity(out, n);
     out.iter_mut().for_each(|x| *x = x.scaled(coefficient(degrees[0])));
@@ -224,7 +225,7 @@ mod tests {
             logarithm(&mut log, n, &mut scratch);
             exponential(&mut log, n, &mut vec![0; n], &mut scratch);
             assert_close(&log, &a, 1e5);
-            // Far from zero, exponentials are squares of others.
+            // A larger norm takes the squaring steps.
             let big: Vec<C> = a.iter().map(|x| x.scaled(9.0)).collect();
             let half: Vec<C> = a.iter().map(|x| x.scaled(4.5)).collect();
             let (mut big_exp, mut half_exp) = (big, half);

@@ -5,9 +5,9 @@ use num_traits::Float;
 
 use super::scalar::{Scalar, add_scaled, dot, norm_sqr, subtract_scaled};
 
-/// Makes the reflection that sends `x` to `(beta, 0, ..)`. The tail of `x` becomes the tail of `v`,
-/// its first element becomes 1; returns `tau` and the real `beta`, whose sign is opposite to that of
-/// `x[0]`.
+/// Computes the reflection that maps `x` to `(beta, 0, ..)`. The tail of `x` becomes the tail of
+/// `v`, its first element becomes 1; returns `tau` and the real `beta`, whose sign is opposite to
+/// that of `x[0]`.
 pub(crate) fn reflector<S: Scalar>(x: &mut [S]) -> (S, S::Real) {
     let Some((first, tail)) = x.split_first_mut() else { return (S::ZERO, S::Real::ZERO) };
     let head = std::mem::replace(first, S::ONE);

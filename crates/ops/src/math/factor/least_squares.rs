@@ -10,7 +10,7 @@ pub(crate) fn scratch_len(m: usize, n: usize, columns: usize) -> usize {
     2 * k + n * k + n * columns + qr::scratch_len(m.max(n), n.max(columns).max(k))
 }
 
-/// Solves `min |a x - b|`; of all solutions `x` is the shortest. `a`, of `m` by `n`, and `b`, of `m`
+/// Solves `min |a x - b|`; `x` is the solution of minimum norm. `a`, of `m` by `n`, and `b`, of `m`
 /// rows and `columns` columns, are overwritten; `order` and `norms` have `n` and `2 n` elements.
 pub(crate) fn solve<S: Scalar>(
     (a, b): (&mut [S], &mut [S]),
@@ -34,7 +34,8 @@ pub(crate) fn solve<S: Scalar>(
     if rank == 0 {
         return;
     }
-    // The first rows of R, transposed, are n by rank; their QR factors give the shortest solution.
+    // The first `rank` rows of R, transposed, are an n by rank matrix, whose QR factors give the
+    // minimum-norm solution.
     let rows = a.chunks_exact(n).take(rank);
     let wide = &mut wide[..n * rank];
     for (i, row) in rows.enumerate() {

@@ -5,9 +5,9 @@ use num_traits::Float;
 use super::scalar::{Scalar, adjoint, set_identity, subtract_scaled, two_rows};
 use super::triangular::{self, Triangle};
 
-/// Replaces the `n` by `n` matrix `a` by its factors: the unit lower triangle below the diagonal,
-/// the upper one above and on it. Row `i` of their product is row `order[i]` of the matrix. Returns
-/// whether the number of exchanged rows is odd.
+/// Replaces the `n` by `n` matrix `a` by its LU factors: the unit lower triangle is below the
+/// diagonal, the upper triangle on and above it. Row `i` of their product is row `order[i]` of the
+/// matrix. Returns whether the number of row exchanges is odd.
 pub(crate) fn factor<S: Scalar>(a: &mut [S], n: usize, order: &mut [usize]) -> bool {
     let mut is_odd = false;
     for (i, place) in order.iter_mut().enumerate() {
@@ -43,13 +43,13 @@ pub(crate) fn factor<S: Scalar>(a: &mut [S], n: usize, order: &mut [usize]) -> b
     is_odd
 }
 
-/// Whether a pivot is zero, so that there is no inverse. NaN is none of the kind.
+/// Whether a pivot is zero, so that there is no inverse. A NaN pivot does not count.
 pub(crate) fn is_singular<S: Scalar>(lu: &[S], n: usize) -> bool {
     (0..n).any(|i| lu[i * n + i].size() == S::Real::ZERO)
 }
 
-/// Solves `a x = b` from the factors of `a`, or `a^H x = b`. `b` has `n` rows of `columns`, and is
-/// taken in `x` where the rows are in any order; `scratch` is as long.
+/// Solves `a x = b`, or `a^H x = b`, from the factors of `a`. `b` has `n` rows of `columns` and is
+/// copied to `x`, permuted where necessary; `scratch` has the same length.
 pub(crate) fn solve<S: Scalar>(
     (lu, order): (&[S], &[usize]),
     n: usize,
@@ -110,7 +110,8 @@ pub(crate) fn inverse<S: Scalar>(
     }
 }
 
-/// The determinant from the factors: its sign, a number of size 1, and the logarithm of its size.
+/// The determinant from the factors, as its sign (a number of absolute value 1) and the logarithm
+/// of its absolute value.
 pub(crate) fn log_determinant<S: Scalar>(lu: &[S], n: usize, is_odd: bool) -> (S, S::Real) {
     let mut sign = if is_odd { -S::ONE } else { S::ONE };
     let mut log = S::Real::ZERO;

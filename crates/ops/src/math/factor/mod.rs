@@ -1,8 +1,9 @@
 //! Dense matrix decompositions, real and complex, in single and double precision.
 //!
-//! Matrices are row-major slices. Nothing here allocates: callers bring scratch of the lengths that
-//! the functions name. Every iteration is bounded, and input that is not finite ends it. Signs follow
-//! the conventions of LAPACK and Eigen, so that results can be compared with theirs.
+//! Matrices are row-major slices. Nothing here allocates: callers pass scratch memory of the
+//! lengths that the `scratch_len` functions return. Every iteration is bounded, and input that is
+//! not finite ends it. Signs follow the conventions of LAPACK and Eigen, so that results can be
+//! compared with theirs.
 
 pub(crate) mod bidiagonal;
 pub(crate) mod cholesky;

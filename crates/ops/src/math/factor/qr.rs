@@ -10,8 +10,8 @@ pub(crate) fn scratch_len(m: usize, n: usize) -> usize {
     2 * m + n
 }
 
-/// Replaces `a`, of `m` by `n`, by `R` above and on the diagonal and the reflections below it;
-/// `taus` has the smaller of `m` and `n` elements.
+/// Replaces the `m` by `n` matrix `a` by `R` on and above the diagonal and the Householder vectors
+/// below it; `taus` has `min(m, n)` elements.
 pub(crate) fn factor<S: Scalar>(
     a: &mut [S],
     (m, n): (usize, usize),
@@ -94,7 +94,7 @@ pub(crate) fn form_q<S: Scalar>(
     set_identity(q, columns);
     for (k, tau) in taus.iter().enumerate().rev() {
         let (v, sums) = reflection(qr, (m, n), k, scratch);
-        // Columns before the k-th are still those of the identity, zero where `v` is not.
+        // Columns before the k-th are still identity columns, which are zero in the rows of `v`.
         apply_left(q, columns, (k, k.min(columns)), (v, tau.conj()), sums);
     }
 }
@@ -110,8 +110,8 @@ pub(crate) fn copy_r<S: Scalar>(qr: &[S], n: usize, r: &mut [S], rows: usize) {
     }
 }
 
-/// As [`factor`], with the longest of the remaining columns taken at each step: column `j` of the
-/// factored matrix is column `order[j]` of `a`. `norms` has `2 n` elements.
+/// As [`factor`], with column pivoting: each step takes the remaining column of largest norm, and
+/// column `j` of the factored matrix is column `order[j]` of `a`. `norms` has `2 n` elements.
 pub(crate) fn factor_pivoted<S: Scalar>(
     a: &mut [S],
     (m, n): (usize, usize),
@@ -140,7 +140,8 @@ pub(crate) fn factor_pivoted<S: Scalar>(
             direct.swap(k, pivot);
         }
         taus[k] = eliminate(a, (m, n), k, scratch);
-        // What is left of the other columns, without summing squares anew where that is safe.
+        // Downdates the norms of the remaining columns; recomputes one only where cancellation
+        // would lose digits.
         for j in k + 1..n {
             if updated[j] == S::Real::ZERO {
                 continue;
@@ -162,7 +163,7 @@ fn column_norm<S: Scalar>(a: &[S], (m, n): (usize, usize), from: usize, j: usize
     (from..m).fold(S::Real::ZERO, |sum, i| sum + a[i * n + j].norm_sqr()).sqrt()
 }
 
-/// How many diagonal elements of the pivoted `R` stand out from rounding errors.
+/// Numerical rank: the number of diagonal elements of the pivoted `R` above the rounding error.
 pub(crate) fn rank<S: Scalar>(qr: &[S], (m, n): (usize, usize)) -> usize {
     let count = m.min(n);
     let diagonal = |i: usize| qr[i * n + i].size();
@@ -182,7 +183,7 @@ mod tests {
             for is_pivoted in [false, true] {
                 let mut a = random.matrix::<S>(m, n);
                 if n > 2 && m > 0 {
-                    // A column that depends on another, and one that is zero.
+                    // One column depends on another, and one is zero.
                     (0..m).for_each(|i| {
                         a[i * n + 1] = a[i * n];
                         a[i * n + 2] = S::ZERO;

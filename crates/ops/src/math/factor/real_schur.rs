@@ -1,5 +1,5 @@
-//! Schur form of real matrices: triangular but for blocks of two rows, one for each pair of
-//! conjugate eigenvalues.
+//! Real Schur form: quasi-triangular, with a 2 by 2 diagonal block for each pair of conjugate
+//! eigenvalues.
 
 use num_traits::Float;
 
@@ -8,11 +8,11 @@ use super::householder::{apply_left, apply_right, reflector};
 use super::rotation::Rotation;
 use super::scalar::{Scalar, number};
 
-/// Rounds of QR steps for each row, at most.
+/// Maximum number of QR steps per row.
 const ROUNDS_MAX: usize = 40;
 
 /// Replaces the real `n` by `n` matrix `a` by its Schur form `T` and sets `u` with `a = u T u^T`.
-/// `scratch` is as for the Hessenberg form. False if the iteration did not end.
+/// `scratch` is as for the Hessenberg form. Returns false if the iteration did not converge.
 pub(crate) fn decompose<R: Scalar<Real = R> + Float>(
     a: &mut [R],
     n: usize,
@@ -59,12 +59,12 @@ pub(crate) fn decompose<R: Scalar<Real = R> + Float>(
     true
 }
 
-/// A Hessenberg matrix on its way to Schur form.
+/// State of the QR iteration: a Hessenberg matrix that converges to Schur form.
 struct Iteration<'a, R> {
     t: &'a mut [R],
     n: usize,
     u: &'a mut [R],
-    /// What exceptional shifts took from the diagonal.
+    /// Sum of the exceptional shifts that were subtracted from the diagonal.
     shifted: R,
     tiny: R,
 }
@@ -78,7 +78,7 @@ impl<R: Scalar<Real = R> + Float> Iteration<'_, R> {
         self.t[i * self.n + j] = x;
     }
 
-    /// The first row of the block that ends with row `end`.
+    /// The first row of the unreduced block that ends with row `end`.
     fn block_start(&self, end: usize) -> usize {
         let mut start = end;
         while start > 0 {
@@ -93,7 +93,7 @@ impl<R: Scalar<Real = R> + Float> Iteration<'_, R> {
         start
     }
 
-    /// A block of two rows: triangular if its eigenvalues are real.
+    /// Standardizes a 2 by 2 block: makes it triangular if its eigenvalues are real.
     fn split_off(&mut self, end: usize) {
         let n = self.n;
         let half = (self.at(end - 1, end - 1) - self.at(end, end)) * number(0.5);
@@ -116,8 +116,8 @@ impl<R: Scalar<Real = R> + Float> Iteration<'_, R> {
         }
     }
 
-    /// The last two diagonal elements and the product beside them; now and then something else, so
-    /// that no cycle lasts.
+    /// The shift: the last two diagonal elements and the product of the off-diagonal ones; at some
+    /// rounds an exceptional shift, so that the iteration does not cycle.
     fn shift(&mut self, end: usize, rounds: usize) -> [R; 3] {
         let mut shift = [
             self.at(end, end),
@@ -153,7 +153,7 @@ impl<R: Scalar<Real = R> + Float> Iteration<'_, R> {
         }
     }
 
-    /// Where the step begins, and the first column of the shifted square there.
+    /// The row at which the step begins, and the first column of the shifted square there.
     fn begin(&self, (start, end): (usize, usize), shift: [R; 3]) -> (usize, [R; 3]) {
         let mut middle = end - 2;
         loop {
@@ -180,7 +180,7 @@ impl<R: Scalar<Real = R> + Float> Iteration<'_, R> {
         }
     }
 
-    /// A step with both shifts at once (Francis): a bulge is chased down the subdiagonal.
+    /// A Francis double-shift QR step: chases a bulge down the subdiagonal.
     fn step(
         &mut self,
         (start, middle, end): (usize, usize, usize),

@@ -4,7 +4,7 @@ use num_traits::Float;
 
 use super::scalar::{Scalar, two_rows};
 
-/// A rotation: the first of two vectors becomes `c x + conj(s) y`, the second `conj(c) y - s x`.
+/// A Givens rotation: maps vectors `x` and `y` to `c x + conj(s) y` and `conj(c) y - s x`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rotation<S> {
     pub(crate) c: S,
@@ -17,12 +17,12 @@ impl<S: Scalar> Rotation<S> {
         Rotation { c: self.c.conj(), s: -self.s }
     }
 
-    /// The rotation of the transposed vectors.
+    /// The rotation for transposed vectors.
     pub(crate) fn transposed(self) -> Self {
         Rotation { c: self.c, s: -self.s.conj() }
     }
 
-    /// The rotation whose adjoint sends `(p, q)` to `(r, 0)`, and `r`.
+    /// The rotation whose adjoint maps `(p, q)` to `(r, 0)`, and `r`.
     pub(crate) fn zeroing(p: S, q: S) -> (Self, S) {
         let (zero, one) = (S::Real::ZERO, S::Real::ONE);
         let signed = |u: S::Real| if p.re() < zero { -u } else { u };
@@ -83,7 +83,7 @@ impl<S: Scalar> Rotation<S> {
     }
 }
 
-/// `x` and `y` become `c x - s y` and `s x + c y`: a rotation by real numbers.
+/// Rotation by real numbers: `x` and `y` become `c x - s y` and `s x + c y`.
 #[inline]
 pub(crate) fn rotate_real<S: Scalar>(x: &mut [S], y: &mut [S], c: S::Real, s: S::Real) {
     for (x, y) in x.iter_mut().zip(y) {

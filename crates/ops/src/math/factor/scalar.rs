@@ -22,7 +22,7 @@ pub(crate) trait Scalar:
     + SubAssign
     + MulAssign
 {
-    /// The type of its parts.
+    /// The type of the real and imaginary parts.
     type Real: Scalar<Real = Self::Real> + Float + Debug;
     /// Zero.
     const ZERO: Self;
@@ -159,7 +159,7 @@ macro_rules! scalars {
                 Complex::new(self.re * x, self.im * x)
             }
 
-            /// Scaled by the larger part of the divisor, so that its square cannot overflow.
+            /// The divisor is scaled by its larger part, so that its square cannot overflow.
             #[inline]
             fn over(self, other: Self) -> Self {
                 let (a, b, c, d) = (self.re, self.im, other.re, other.im);
@@ -187,7 +187,7 @@ macro_rules! scalars {
 
 scalars!(f32, f64);
 
-/// `2^n` and other small numbers, in any precision.
+/// The constant `x` in the precision of `R`.
 pub(crate) fn number<R: Float>(x: f64) -> R {
     R::from(x).unwrap_or_else(R::nan)
 }
@@ -226,7 +226,7 @@ pub(crate) fn norm_sqr<S: Scalar>(x: &[S]) -> S::Real {
     dot_conj(x, x).re()
 }
 
-/// The sum of the terms of two vectors, in lanes that do not wait for each other.
+/// The sum of `term(x[i], y[i])`, in several independent accumulators.
 #[inline(always)]
 fn sum_of<S: Scalar>(x: &[S], y: &[S], term: impl Fn(S, S) -> S) -> S {
     const LANES: usize = 8;
@@ -264,7 +264,7 @@ pub(crate) fn largest<S: Scalar>(x: &[S]) -> S::Real {
     largest
 }
 
-/// Makes `a` the identity of `n` columns, as far as its rows go.
+/// Sets `a`, which has rows of `n` elements, to the first rows of the identity.
 pub(crate) fn set_identity<S: Scalar>(a: &mut [S], n: usize) {
     a.fill(S::ZERO);
     for (i, row) in a.chunks_exact_mut(n.max(1)).enumerate().take(n) {

@@ -6,7 +6,7 @@ use super::hessenberg;
 use super::rotation::Rotation;
 use super::scalar::{Scalar, largest, number, set_identity};
 
-/// Rounds of QR steps for each row, at most.
+/// Maximum number of QR steps per row.
 const ROUNDS_MAX: usize = 30;
 
 /// Elements of scratch that [`decompose`] needs for `n` rows.
@@ -14,8 +14,8 @@ pub(crate) fn scratch_len(n: usize) -> usize {
     hessenberg::scratch_len(n)
 }
 
-/// Replaces the complex `n` by `n` matrix `a` by the upper triangular `T` and sets `u` with
-/// `a = u T u^H`. False if the iteration did not end, or the matrix is not finite.
+/// Replaces the complex `n` by `n` matrix `a` by the upper triangular `T` and sets `u` with `a = u
+/// T u^H`. Returns false if the iteration did not converge or the matrix is not finite.
 pub(crate) fn decompose<S: Scalar>(a: &mut [S], n: usize, u: &mut [S], scratch: &mut [S]) -> bool {
     set_identity(u, n);
     if n == 0 {
@@ -55,7 +55,7 @@ fn norm_1<S: Scalar>(x: S) -> S::Real {
     x.re().size() + x.im().size()
 }
 
-/// Whether the element below diagonal element `i` is negligible; it then becomes zero.
+/// Whether the subdiagonal element of row `i` is negligible; it is then set to zero.
 fn deflate<S: Scalar>(a: &mut [S], n: usize, i: usize) -> bool {
     let around = norm_1(a[i * n + i]) + norm_1(a[(i + 1) * n + i + 1]);
     let below = norm_1(a[(i + 1) * n + i]);
@@ -66,8 +66,8 @@ fn deflate<S: Scalar>(a: &mut [S], n: usize, i: usize) -> bool {
     is_small
 }
 
-/// The eigenvalue of the last two rows that is closer to the last diagonal element; now and then
-/// something else, so that no cycle lasts.
+/// Wilkinson's shift: the eigenvalue of the last two rows that is closer to the last diagonal
+/// element; at some rounds an exceptional shift, so that the iteration does not cycle.
 fn shift<S: Scalar>(a: &[S], n: usize, end: usize, rounds: usize) -> S {
     let at = |i: usize, j: usize| a[i * n + j];
     if (rounds == 10 || rounds == 20) && end > 1 {
@@ -82,7 +82,7 @@ fn shift<S: Scalar>(a: &[S], n: usize, end: usize, rounds: usize) -> S {
     let determinant = p * s - product;
     let mut first = (p + s + root).scaled(half);
     let mut second = (p + s - root).scaled(half);
-    // The smaller of the two from the product, which cancels nothing.
+    // The smaller eigenvalue is computed from the product, without cancellation.
     if norm_1(first) > norm_1(second) {
         second = determinant.over(first);
     } else if norm_1(second) != S::Real::ZERO {
@@ -131,7 +131,7 @@ mod tests {
             for kind in 0..3 {
                 let mut a = random.matrix::<Complex<R>>(n, n);
                 if kind == 1 {
-                    // A cycle: all its eigenvalues are of one size.
+                    // A cyclic permutation: all eigenvalues have absolute value 1.
                     a.fill(<Complex<R> as Scalar>::ZERO);
                     (0..n).for_each(|i| a[i * n + (i + 1) % n] = <Complex<R> as Scalar>::ONE);
                 }

@@ -1,8 +1,8 @@
 //! Singular values and vectors.
 //!
-//! Small matrices are made diagonal by rotations from both sides (Kogbetliantz), after a pivoted QR
-//! if they are not square; larger ones are made bidiagonal by reflections first, then diagonal by QR
-//! steps (Golub and Kahan).
+//! Small matrices are diagonalized by two-sided Jacobi rotations (Kogbetliantz), after a pivoted QR
+//! if they are not square; larger ones are reduced to bidiagonal form by Householder reflections,
+//! then diagonalized by QR steps (Golub and Kahan).
 
 use num_traits::Float;
 
@@ -11,19 +11,19 @@ use super::qr;
 use super::rotation::Rotation;
 use super::scalar::{Scalar, adjoint, largest, set_identity};
 
-/// Matrices with a shorter side than this are rotated.
+/// Matrices whose shorter side is below this are diagonalized by rotations.
 const SMALL: usize = 16;
-/// Sweeps over all pairs of rows, at most.
+/// Maximum number of sweeps over all pairs of rows.
 const SWEEPS_MAX: usize = 100;
 
-/// What is wanted beside the singular values.
+/// Which singular vectors are computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Vectors {
-    /// Nothing.
+    /// No vectors.
     None,
-    /// As many as there are singular values.
+    /// The first `min(m, n)` columns of `u` and `v` (`full_matrices` false).
     Thin,
-    /// Whole bases.
+    /// All columns of `u` and `v` (`full_matrices` true).
     Full,
 }
 
@@ -41,16 +41,16 @@ pub(crate) fn real_scratch_len(m: usize, n: usize) -> usize {
     2 * m.max(n)
 }
 
-/// Where the results go: singular values in descending order, and the vectors as columns of `u` and
-/// `v`, which are empty if none are wanted.
+/// Destination of the results: singular values in descending order, and vectors as columns of `u`
+/// and `v`, which are empty if no vectors are computed.
 pub(crate) struct Output<'a, S: Scalar> {
     pub(crate) values: &'a mut [S::Real],
     pub(crate) u: &'a mut [S],
     pub(crate) v: &'a mut [S],
 }
 
-/// Decomposes `a`, of `m` by `n`: `a = u diag(values) v^H`. `order` has `max(m, n)` elements. All
-/// results are NaN if the matrix is not finite or the iteration does not end.
+/// Decomposes the `m` by `n` matrix `a`: `a = u diag(values) v^H`. `order` has `max(m, n)`
+/// elements. All results are NaN if the matrix is not finite or the iteration does not converge.
 pub(crate) fn decompose<S: Scalar>(
     a: &[S],
     (m, n): (usize, usize),
@@ -85,7 +85,7 @@ pub(crate) fn decompose<S: Scalar>(
     sort(values, (u, u_columns), (v, v_columns));
 }
 
-/// How many columns `u` and `v` have.
+/// Number of columns of `u` and `v`.
 pub(crate) fn columns_of((m, n): (usize, usize), vectors: Vectors) -> (usize, usize) {
     match vectors {
         Vectors::None => (0, 0),
@@ -94,7 +94,7 @@ pub(crate) fn columns_of((m, n): (usize, usize), vectors: Vectors) -> (usize, us
     }
 }
 
-/// Descending order of the values, each with its columns.
+/// Sorts the values in descending order, each with its columns.
 fn sort<S: Scalar>(
     values: &mut [S::Real],
     (u, u_columns): (&mut [S], usize),
@@ -115,7 +115,8 @@ fn sort<S: Scalar>(
     }
 }
 
-/// The square matrix that is left of `a` after a QR from its longer side, and the vectors so far.
+/// Reduces `a` to a square matrix by QR of its longer side; returns the matrix with the vectors so
+/// far.
 fn by_rotations<S: Scalar>(
     a: &mut [S],
     (m, n): (usize, usize),
@@ -169,7 +170,7 @@ fn by_rotations<S: Scalar>(
     true
 }
 
-/// A square matrix on its way to diagonal form.
+/// State of the Jacobi sweeps: a square matrix that converges to diagonal form.
 struct Sweep<'a, S> {
     work: &'a mut [S],
     k: usize,
@@ -185,7 +186,7 @@ impl<S: Scalar> Sweep<'_, S> {
         self.work[i * self.k + j]
     }
 
-    /// Rotates until what is off the diagonal is negligible.
+    /// Sweeps until the off-diagonal elements are negligible.
     fn run(&mut self) -> bool {
         let tiny = S::Real::min_positive_value();
         let precision = S::Real::epsilon() + S::Real::epsilon();
@@ -212,15 +213,15 @@ impl<S: Scalar> Sweep<'_, S> {
         false
     }
 
-    /// Multiplies a row of the matrix, and the column of `u` that belongs to it, by a phase.
+    /// Multiplies row `i` of the matrix and the matching column of `u` by a phase.
     fn turn_row(&mut self, i: usize, phase: S) {
         let k = self.k;
         self.work[i * k..(i + 1) * k].iter_mut().for_each(|x| *x *= phase);
         scale_column(self.u, self.u_columns, i, phase.conj());
     }
 
-    /// Makes the block of rows and columns `p` and `q` real, its lower left zero. False if it is
-    /// diagonal then.
+    /// Makes the block of rows and columns `p` and `q` real, with a zero at its lower left. Returns
+    /// false if the block is then diagonal.
     fn make_real(&mut self, (p, q): (usize, usize), top: &mut S::Real) -> bool {
         let tiny = S::Real::min_positive_value();
         let is_real = [(p, p), (p, q), (q, p), (q, q)]
@@ -278,7 +279,7 @@ impl<S: Scalar> Sweep<'_, S> {
         }
     }
 
-    /// Rotates rows `p` and `q`, of which the first is the later one.
+    /// Rotates rows `p` and `q`, `p > q`.
     fn rotate_rows(&mut self, (p, q): (usize, usize), turn: Rotation<S>) {
         let (second, first) = super::scalar::two_rows(self.work, self.k, q, p);
         turn.rotate(first, second);
@@ -291,7 +292,7 @@ impl<S: Scalar> Sweep<'_, S> {
         }
     }
 
-    /// The diagonal as positive values; signs and phases go to `u`.
+    /// Makes the diagonal positive; signs and phases go to `u`.
     fn finish(&mut self, values: &mut [S::Real]) {
         let tiny = S::Real::min_positive_value();
         for (i, value) in values.iter_mut().enumerate() {
@@ -317,7 +318,7 @@ fn two_by_two<R: Scalar<Real = R> + Float>(
 ) -> (Rotation<R>, Rotation<R>) {
     let (sum, difference) = (a + d, c - b);
     let tiny = R::min_positive_value();
-    // First make the block symmetric.
+    // First makes the block symmetric.
     let first = if difference.size() < tiny {
         Rotation { c: R::ONE, s: R::ZERO }
     } else {
@@ -349,7 +350,7 @@ fn symmetric_rotation<R: Scalar<Real = R> + Float>(x: R, y: R, z: R) -> Rotation
     Rotation { c: cosine, s: -(sign * (y / y.size()) * tangent.size() * cosine) }
 }
 
-/// Larger matrices: the tall one of `a` and its adjoint is made bidiagonal.
+/// Larger matrices: reduces `a` or its adjoint, whichever is tall, to bidiagonal form.
 fn by_reflections<S: Scalar>(
     a: &mut [S],
     (m, n): (usize, usize),
@@ -430,7 +431,7 @@ mod tests {
             check_one(&a, (m, n));
             check_one(&vec![S::ZERO; m * n], (m, n));
             check_one(&vec![S::ONE; m * n], (m, n));
-            // Of low rank, and of sizes far apart.
+            // Matrices of low rank, and with entries of very different magnitude.
             let low = product(&random.matrix::<S>(m, 2), &random.matrix::<S>(2, n), (m, 2, n));
             check_one(&low, (m, n));
             let graded: Vec<S> = (0..m * n)

@@ -1,4 +1,4 @@
-//! Eigenvalues and eigenvectors of Hermitian matrices: tridiagonal form, then QR steps with shifts.
+//! Eigenvalues and eigenvectors of Hermitian matrices: tridiagonal form, then shifted QR steps.
 
 use num_traits::Float;
 
@@ -6,7 +6,7 @@ use super::householder::{apply_left, reflector};
 use super::rotation::rotate_real;
 use super::scalar::{Scalar, dot, dot_conj, largest, number, set_identity, transpose, two_rows};
 
-/// Rounds of QR steps for each eigenvalue, at most.
+/// Maximum number of QR steps per eigenvalue.
 const ROUNDS_MAX: usize = 30;
 
 /// Elements of scratch that [`decompose`] needs for `n` rows.
@@ -14,9 +14,9 @@ pub(crate) fn scratch_len(n: usize) -> usize {
     n * n + 4 * n
 }
 
-/// Eigenvalues, in ascending order, of the Hermitian matrix whose lower triangle is that of `a`, and
-/// the eigenvectors as columns of `a`, if `with_vectors`. `off` has `n` elements. False if the
-/// iteration did not end. Of input that is not finite the eigenvalues are NaN.
+/// Eigenvalues, in ascending order, of the Hermitian matrix whose lower triangle is in `a`, and its
+/// eigenvectors as columns of `a`, if `with_vectors`. `off` has `n` elements. Returns false if the
+/// iteration did not converge. The eigenvalues are NaN if the input is not finite.
 pub(crate) fn decompose<S: Scalar>(
     a: &mut [S],
     n: usize,
@@ -55,7 +55,7 @@ pub(crate) fn decompose<S: Scalar>(
     ended
 }
 
-/// The upper triangle becomes the conjugate of the lower one, the diagonal real.
+/// Sets the upper triangle to the conjugate of the lower one, and the diagonal to its real part.
 fn fill_upper<S: Scalar>(a: &mut [S], n: usize) {
     for i in 0..n {
         a[i * n + i] = S::real(a[i * n + i].re());
@@ -65,7 +65,8 @@ fn fill_upper<S: Scalar>(a: &mut [S], n: usize) {
     }
 }
 
-/// Reduces `a` to a real tridiagonal matrix; the reflections stay below its first subdiagonal.
+/// Reduces `a` to a real tridiagonal matrix; the Householder vectors stay below its first
+/// subdiagonal.
 fn tridiagonalize<S: Scalar>(
     a: &mut [S],
     n: usize,
@@ -106,7 +107,7 @@ fn tridiagonalize<S: Scalar>(
     }
 }
 
-/// Replaces the reflections in `a` by their product.
+/// Replaces the Householder vectors in `a` by the product of their reflections.
 fn form_vectors<S: Scalar>(a: &mut [S], n: usize, taus: &[S], scratch: &mut [S]) {
     let (v, sums) = scratch.split_at_mut(n);
     for k in (0..n - 1).rev() {
@@ -114,7 +115,7 @@ fn form_vectors<S: Scalar>(a: &mut [S], n: usize, taus: &[S], scratch: &mut [S])
         for (i, v) in v.iter_mut().enumerate() {
             *v = a[(k + 1 + i) * n + k];
         }
-        // Row and column k + 1 of the product are those of the identity until now.
+        // Row and column k + 1 of the product are still those of the identity.
         for i in k + 1..n {
             a[i * n + k + 1] = S::ZERO;
             a[(k + 1) * n + i] = S::ZERO;
@@ -127,7 +128,7 @@ fn form_vectors<S: Scalar>(a: &mut [S], n: usize, taus: &[S], scratch: &mut [S])
     a[0] = S::ONE;
 }
 
-/// QR steps until the matrix is diagonal; `rows` are the vectors.
+/// QR steps until the matrix is diagonal; `rows` holds the vectors.
 fn iterate<S: Scalar>(
     (diagonal, off): (&mut [S::Real], &mut [S::Real]),
     mut rows: Option<&mut [S]>,
@@ -226,7 +227,7 @@ fn plane<R: Float>(x: R, z: R) -> (R, R) {
     }
 }
 
-/// Ascending order of the values, each with its row.
+/// Sorts the values in ascending order, each with its row.
 fn sort<S: Scalar>(values: &mut [S::Real], mut rows: Option<&mut [S]>, n: usize) {
     for i in 0..n {
         let mut least = i;

@@ -12,7 +12,7 @@ impl Random {
         Random(seed)
     }
 
-    /// In -1..1.
+    /// Uniform in -1..1.
     pub(crate) fn uniform(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 11) as f64 / (1u64 << 52) as f64 - 1.0
@@ -39,7 +39,8 @@ pub(crate) fn adjoint_of<S: Scalar>(a: &[S], rows: usize, columns: usize) -> Vec
     out
 }
 
-/// Whether two matrices differ by at most `slack` units of the last place of the largest element.
+/// Asserts that two matrices differ by at most `slack` units in the last place of the largest
+/// element.
 pub(crate) fn assert_close<S: Scalar>(a: &[S], b: &[S], slack: f64) {
     assert_eq!(a.len(), b.len());
     let largest = a.iter().chain(b).fold(S::Real::ONE, |m, x| m.max(x.size()));
@@ -49,7 +50,7 @@ pub(crate) fn assert_close<S: Scalar>(a: &[S], b: &[S], slack: f64) {
     }
 }
 
-/// Whether the columns of `q`, of `rows` by `columns`, are orthonormal.
+/// Asserts that the columns of `q`, of `rows` by `columns`, are orthonormal.
 pub(crate) fn assert_orthonormal<S: Scalar>(q: &[S], rows: usize, columns: usize, slack: f64) {
     let gram = product(&adjoint_of(q, rows, columns), q, (columns, rows, columns));
     let mut identity = vec![S::ZERO; columns * columns];

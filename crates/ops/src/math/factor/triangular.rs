@@ -2,7 +2,7 @@
 
 use super::scalar::{Scalar, subtract_scaled};
 
-/// Which triangle of a matrix counts, and whether its adjoint is meant.
+/// Which triangle of a matrix is read, and whether its adjoint is solved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Triangle {
     pub(crate) lower: bool,
@@ -15,7 +15,7 @@ pub(crate) fn solve<S: Scalar>(a: &[S], n: usize, triangle: Triangle, b: &mut [S
         return;
     }
     let Triangle { lower, adjoint } = triangle;
-    // An adjoint is solved by columns, so that rows of `a` are read in order either way.
+    // The adjoint is solved by columns, so that rows of `a` are read in order in both cases.
     for step in 0..n {
         let i = if lower == adjoint { n - 1 - step } else { step };
         let row = &a[i * n..(i + 1) * n];
@@ -45,8 +45,8 @@ fn divide<S: Scalar>(x: &mut [S], by: S) {
     x.iter_mut().for_each(|x| *x = x.over(by));
 }
 
-/// Solves a triangular system whose matrix is given by its bands: `bands[i][j]` is element
-/// `(j, j - i)` of a lower matrix, and of an upper one element `(j, j + count - 1 - i)`.
+/// Solves a banded triangular system: `bands[i][j]` is element `(j, j - i)` of a lower matrix, and
+/// element `(j, j + count - 1 - i)` of an upper one.
 pub(crate) fn solve_banded<S: Scalar>(
     bands: &[S],
     (count, n): (usize, usize),
@@ -65,7 +65,7 @@ pub(crate) fn solve_banded<S: Scalar>(
         let is_forward = lower != adjoint;
         let i = if is_forward { step } else { n - 1 - step };
         for distance in 1..count {
-            // The unknown that is known already, and the element that multiplies it.
+            // Index of an unknown that is already solved, and the matrix element of it.
             let other = if is_forward { i.checked_sub(distance) } else { Some(i + distance) };
             let Some(other) = other.filter(|&other| other < n) else { break };
             let factor = if adjoint { band(distance, other).conj() } else { band(distance, i) };
@@ -103,7 +103,7 @@ mod tests {
                 }
                 let matrix = if adjoint { adjoint_of(&cleared, n, n) } else { cleared.clone() };
                 assert_close(&product(&matrix, &x, (n, n, 3)), &b, 1e4);
-                // The same through bands, all of them and more than there are.
+                // The same system in banded form, with exactly all bands and with too many.
                 for count in [n, n + 2] {
                     if count == 0 {
                         continue;

@@ -4,8 +4,8 @@ use num_traits::Float;
 
 use super::scalar::{Scalar, number, subtract_scaled, two_rows};
 
-/// The three diagonals of a matrix of `n` rows: element `i` of each is in row `i`, so that the last
-/// of `upper` and the first of `lower` mean nothing.
+/// The three diagonals of a matrix of `n` rows: element `i` of each is in row `i`, so the last of
+/// `upper` and the first of `lower` are ignored.
 #[derive(Clone, Copy)]
 pub(crate) struct Diagonals<'a, S> {
     pub(crate) upper: &'a [S],
@@ -13,8 +13,8 @@ pub(crate) struct Diagonals<'a, S> {
     pub(crate) lower: &'a [S],
 }
 
-/// Solves the system in place; `x` has `n` rows of `columns`. False if a pivot is zero. `scratch`
-/// has `n` elements.
+/// Solves the system in place, without pivoting; `x` has `n` rows of `columns`. Returns false if a
+/// pivot is zero. `scratch` has `n` elements.
 pub(crate) fn solve<S: Scalar>(
     matrix: Diagonals<'_, S>,
     x: &mut [S],
@@ -46,8 +46,8 @@ pub(crate) fn solve<S: Scalar>(
     true
 }
 
-/// As [`solve`], with rows exchanged for the sake of accuracy; `perturb` moves pivots that are too
-/// small away from zero instead of giving up. `scratch` has `3 n` elements.
+/// As [`solve`], with partial pivoting; `perturb` replaces pivots that are too small instead of
+/// failing. `scratch` has `3 n` elements.
 pub(crate) fn solve_pivoted<S: Scalar>(
     matrix: Diagonals<'_, S>,
     x: &mut [S],
@@ -56,7 +56,7 @@ pub(crate) fn solve_pivoted<S: Scalar>(
     scratch: &mut [S],
 ) -> bool {
     let n = matrix.main.len();
-    // The upper triangle has three diagonals once rows are exchanged.
+    // Row exchanges give the upper triangle three diagonals.
     let (main, rest) = scratch.split_at_mut(n);
     let (upper, second) = rest.split_at_mut(n);
     let second = &mut second[..n];

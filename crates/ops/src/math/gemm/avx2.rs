@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use super::kernel::{TileFn, tile, tiles};
 use super::lanes::{Features, Lanes, LoadAs};
 
-/// AVX2, FMA and the conversions of F16C, which came together.
+/// AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2;
 

@@ -17,44 +17,46 @@ use super::{Error, ParallelFor};
 pub struct Job<'a, E> {
     pub(super) shape: Shape,
     pub(super) plan: Plan,
-    /// Element `(0, 0)` of each matrix; the elements of `shape` are in bounds, and those of `c`
-    /// belong to the job.
+    /// Element `(0, 0)` of each matrix. The elements of `shape` are in bounds, and the job has
+    /// exclusive access to those of `c`.
     pub(super) a: *const E,
     pub(super) b: *const E,
     pub(super) c: *mut E,
     pub(super) c_row_stride: usize,
     pub(super) accumulate: bool,
-    /// Where the right factor is packed, or is to be; only read where it is packed already.
+    /// Memory for the packed right factor; it is only read if the factor is already packed.
     pub(super) scratch: *mut [MaybeUninit<u8>],
     pub(super) parallel: ParallelFor<'a>,
     pub(super) part: Part,
 }
 
-/// What of a product is done. Where the parts are apart, the right factor is one chunk.
+/// Which part of the product a job computes. Where packing and multiplying are separate jobs, the
+/// right factor is one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// All of it.
+    /// Packs and multiplies.
     Whole,
-    /// The right factor is packed into the scratch.
+    /// Packs the right factor into the scratch.
     Packing,
-    /// What was packed there is multiplied.
+    /// Multiplies by the right factor that is packed in the scratch.
     Multiplying,
-    /// Products of factors at several places are summed; nothing is packed.
+    /// Sums the products of a strided batch of factors without packing.
     Summing {
-        /// How many, and how far apart their factors begin.
+        /// Number of products in the sum, and the distances between the beginnings of their
+        /// factors.
         count: usize,
         a_step: usize,
         b_step: usize,
     },
 }
 
-/// Extra scratch to align it within.
+/// Additional scratch bytes for aligning the packed panels.
 pub(super) const SCRATCH_ALIGNMENT: usize = 64;
 
-/// Panels that are packed side by side.
+/// Panels that one task packs.
 const PANELS_PER_GROUP: usize = 8;
 
-/// What the plan must know of `V` when it multiplies elements `E`.
+/// The parameters of the micro-kernel `V` for elements `E` that the plan depends on.
 pub(super) const fn geometry<E: Sealed, V: Lanes>() -> Geometry {
     Geometry {
         rows: V::ROWS,
@@ -138,8 +140,8 @@ where
 
 /// # Safety
 ///
-/// As for [`run`]; the factors of the job are there at each of the `count` places, and columns of the
-/// right ones lie side by side.
+/// As for [`run`]; the batch has `count` pairs of factors in bounds, and the columns of the right
+/// factors are contiguous.
 unsafe fn sum_places<E, V>(
     job: &Job<'_, E>,
     count: usize,
@@ -187,8 +189,8 @@ where
 
 /// Runs `work(i)` exactly once for every `i` in `0..count`, or fails.
 ///
-/// Which call of `parallel` does which part is decided here, so that memory safety does not rest on
-/// what the caller passed in.
+/// Each call of `parallel` takes its index from an atomic counter, so memory safety does not depend
+/// on the caller's indices.
 fn each_once(
     parallel: ParallelFor<'_>,
     count: usize,
@@ -209,7 +211,7 @@ fn each_once(
     if done.load(Ordering::Acquire) == count { Ok(()) } else { Err(Error::Interrupted) }
 }
 
-/// What all blocks share.
+/// State shared by all blocks.
 struct Product<E: Sealed> {
     shape: Shape,
     plan: Plan,
@@ -248,7 +250,7 @@ impl<E: Sealed> Product<E> {
         let (row_stride, col_stride) = self.shape.b_strides;
         let groups = Split::at_most(panels.len(), PANELS_PER_GROUP);
         let depth = depth.range(group / groups.parts);
-        // A few rows at a time if rows are contiguous, so that what is read next lies near.
+        // A few rows at a time if rows are contiguous, so that reads stay in nearby cache lines.
         let step = if col_stride == 1 { 16 } else { depth.len() };
         for start in depth.clone().step_by(step) {
             for index in groups.range(group % groups.parts) {
@@ -281,7 +283,7 @@ impl<E: Sealed> Product<E> {
         E: LoadAs<V>,
     {
         let plan = &self.plan;
-        // Rows first: blocks that run at the same time share panels.
+        // Row index varies fastest: blocks that run at the same time share panels.
         let rows = plan.row_blocks.range(block % plan.row_blocks.parts);
         let columns = columns.range(block / plan.row_blocks.parts);
         let tiles = Split::at_most(rows.len(), V::ROWS);
@@ -337,7 +339,7 @@ struct Block<'a, E: Sealed> {
     columns: Range<usize>,
     packed_a: *mut E::Sum,
     a_width: usize,
-    /// Where the sums go: element `(0, 0)` of the block.
+    /// Destination of the sums: element `(0, 0)` of the block.
     c: *mut E::Sum,
     c_row_stride: usize,
 }
@@ -345,7 +347,7 @@ struct Block<'a, E: Sealed> {
 impl<E: Sealed> Block<'_, E> {
     /// # Safety
     ///
-    /// The instructions of `V` exist; the pointers are to as many numbers as the plan says.
+    /// The instructions of `V` exist; the pointers are valid for as many numbers as the plan says.
     unsafe fn multiply<V>(&self, accumulate: bool)
     where
         V: Lanes,

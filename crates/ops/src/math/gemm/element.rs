@@ -17,7 +17,7 @@ use super::{
 /// A type that matrices can hold.
 pub trait Element: Sealed {}
 
-/// What the implementation needs of an [`Element`]; keeps the list of them closed.
+/// The requirements on an [`Element`]; sealed, so the list of element types is closed.
 pub trait Sealed: Copy + Send + Sync + 'static {
     /// The type in which products are summed.
     type Sum: Number;
@@ -35,11 +35,11 @@ pub trait Sealed: Copy + Send + Sync + 'static {
         }
     }
 
-    /// Whether an element and a sum of the same bits are the same, so that one can be read and
-    /// written in the other's place.
+    /// Whether `Self` and `Sum` have the same representation, so that elements can be accumulated
+    /// in place.
     const SUMS_IN_PLACE: bool;
 
-    /// What a plan must know of the kernel for `level`.
+    /// The parameters of the micro-kernel for `level` that the plan depends on.
     fn geometry(level: Level) -> Geometry;
 
     /// Runs the job with the instructions of `level`.
@@ -54,7 +54,7 @@ impl<T: Sealed> Element for T {}
 
 /// Arithmetic of sums; integers wrap.
 pub trait Number: Sealed<Sum = Self> {
-    /// The empty sum.
+    /// Zero.
     const ZERO: Self;
 
     /// `self + x`.
@@ -67,7 +67,8 @@ pub trait Number: Sealed<Sum = Self> {
 macro_rules! integers {
     ($($t:ty, lanes $lanes:literal, same bits as $signed:ty;)+) => { $(
         impl Sealed for $t {
-            // Wrapping sums have the same bits with and without a sign: one kernel serves both.
+            // Wrapping sums have the same bits for signed and unsigned integers: one kernel serves
+            // both.
             type Sum = $signed;
             const SUMS_IN_PLACE: bool = true;
             fn widen(self) -> $signed {
@@ -172,7 +173,7 @@ macro_rules! floats {
             }
             #[inline(always)]
             fn plus_product(self, x: $t, y: $t) -> $t {
-                // Without the instruction `mul_add` is a library call.
+                // Without the FMA instruction, `mul_add` is a library call.
                 if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
                     x.mul_add(y, self)
                 } else {
@@ -276,7 +277,7 @@ halves! {
     f16: f16::from_f32, |sums: &[f32], row: &mut [f16]| row.convert_from_f32_slice(sums);
 }
 
-/// To the nearest, ties to even, in a form that compilers vectorise.
+/// Rounds to the nearest, ties to even, in a form that compilers vectorize.
 #[inline(always)]
 fn round_to_bf16(x: f32) -> bf16 {
     let bits = x.to_bits();

@@ -1,4 +1,4 @@
-//! Every type and level against sums of products written out.
+//! Compares every type and level with sums of products computed directly.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ use num_complex::Complex;
 use super::element::Number;
 use super::*;
 
-/// A small linear congruential generator, so that failures repeat.
+/// A linear congruential generator with a fixed seed, so that failures repeat.
 struct Random(u64);
 
 impl Random {
@@ -19,7 +19,7 @@ impl Random {
     }
 }
 
-/// What the tests need of an element: small integers, of which sums are exact, and a comparison.
+/// Test values: small integers, whose sums are exact, and a comparison.
 trait Sample: Element + PartialEq + std::fmt::Debug {
     fn sample(random: &mut Random) -> Self;
 }
@@ -53,7 +53,7 @@ samples! {
 
 const LEVELS: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
 
-/// How a factor lies in memory.
+/// Memory layout of a factor.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Rows,
@@ -126,14 +126,15 @@ fn run<T: Sample>(
     product.run(c, write, scratch.spare_capacity_mut(), parallel).expect("the sizes agree");
 }
 
-/// Checks one product at every level, with values of which any order of summing gives the same.
+/// Checks one product at every level, with values whose sum does not depend on the order of
+/// summation.
 fn check<T: Sample>((m, n, k): (usize, usize, usize), a_order: Order, b_order: Order) {
     let mut random = Random((m * 1_000_003 + n * 1009 + k) as u64);
     let a = Factor::<T>::new(&mut random, m, k, a_order);
     let b = Factor::<T>::new(&mut random, k, n, b_order);
     let row_stride = n + 2;
     let before: Vec<T> = (0..m * row_stride).map(|_| T::sample(&mut random)).collect();
-    // Of large products some elements are enough, at a step that meets every row and column.
+    // Large products are checked at a stride that visits every row and column.
     let step = if m * n * k > 1 << 20 { 37 } else { 1 };
     let sums: Vec<(usize, T::Sum)> = (0..m * n)
         .step_by(step)
@@ -220,7 +221,7 @@ fn multiplies_large() {
     check::<i32>((37, 65, 521), Order::Rows, Order::Rows);
 }
 
-/// Matrices times vectors, both ways.
+/// Matrix-vector and vector-matrix products.
 #[test]
 fn multiplies_vectors() {
     for order in ORDERS {
@@ -234,7 +235,7 @@ fn multiplies_vectors() {
     check::<f32>((2100, 1, 253), Order::Rows, Order::Rows);
 }
 
-/// Values of which sums round: the number of threads must not show in the bits.
+/// Sums that round have the same bits with one thread and with two.
 #[test]
 fn same_bits_on_two_threads() {
     let mut random = Random(7);
@@ -316,7 +317,7 @@ fn refuses_what_does_not_fit() {
     let view = MatMut::row_major(&mut out, 3, 3).expect("3 x 3");
     let error = square.run(view, Write::Overwrite, &mut [], &serial);
     assert_eq!(error, Err(Error::ScratchTooSmall));
-    // Sizes that repeat one element are as large as they like, until someone has to hold them.
+    // A view with strides of 0 may have any size; only the destination would take memory.
     let huge = MatRef::new(&data, (1 << 60, 1 << 60), (0, 0)).expect("one element, repeated");
     assert!(Gemm::new(huge, huge).expect("square").scratch_len() > 1 << 60);
 }
@@ -333,7 +334,7 @@ fn notices_blocks_left_out() {
     assert_eq!(error, Err(Error::Interrupted));
 }
 
-/// A right factor that was packed once gives what it gives each time.
+/// A right factor that was packed once gives the same product as packing at each call.
 #[test]
 fn right_factors_are_kept() {
     let mut random = Random(9);
@@ -362,7 +363,7 @@ fn right_factors_are_kept() {
     }
 }
 
-/// Factors at several places, which may overlap, give the sum of their products.
+/// A sum over a strided batch, whose factors may overlap, equals the sum of the products.
 #[test]
 fn products_of_several_places_are_summed() {
     let mut random = Random(11);

@@ -2,7 +2,7 @@
 
 use super::lanes::Lanes;
 
-/// What one call of the kernel multiplies.
+/// Arguments of one call of the kernel.
 #[derive(Clone, Copy)]
 pub(super) struct Tile<T> {
     /// Terms per sum.
@@ -14,14 +14,14 @@ pub(super) struct Tile<T> {
     /// First columns of the right factor, and the distance between its rows.
     pub(super) b: *const T,
     pub(super) b_row_stride: usize,
-    /// Where the sums go, and the distance between rows there.
+    /// Destination of the sums, and the distance between its rows.
     pub(super) c: *mut T,
     pub(super) c_row_stride: usize,
     /// Columns in the last register of a row, `1..=LEN`.
     pub(super) tail: usize,
     /// Whether the sums are added to what `c` holds.
     pub(super) accumulate: bool,
-    /// How many such products are summed, and how far apart their factors begin.
+    /// Number of products in the sum, and the distances between the beginnings of their factors.
     pub(super) count: usize,
     pub(super) a_step: usize,
     pub(super) b_step: usize,
@@ -31,11 +31,10 @@ pub(super) struct Tile<T> {
 ///
 /// # Safety
 ///
-/// The instructions of its [`Lanes`] exist. With `rows` and `cols` the size of the tile: `a` has
-/// `rows` rows of `depth` numbers and `b` has `depth` rows of `cols` numbers at the given strides,
-/// and so it is at each of the `count` places;
-/// `c` has `rows` rows of `cols` numbers which nothing else accesses meanwhile, initialized if
-/// `accumulate` is set.
+/// The instructions of its [`Lanes`] exist. With `rows` and `cols` the size of the tile: each of
+/// the `count` left factors has `rows` rows of `depth` numbers and each right factor has `depth`
+/// rows of `cols` numbers at the given strides; `c` has `rows` rows of `cols` numbers to which the
+/// call has exclusive access, initialized if `accumulate` is set.
 pub(super) type TileFn<T> = unsafe fn(&Tile<T>);
 
 /// Position of a kernel in a row of [`Lanes::TILES`].
@@ -50,7 +49,7 @@ pub(super) enum Width {
 }
 
 impl Width {
-    /// That of so many columns, at least one and at most what a tile has.
+    /// The width for `cols` columns, at least one and at most those of a tile.
     pub(super) fn of<V: Lanes>(cols: usize) -> Width {
         match cols {
             _ if cols <= V::LEN => Width::Narrow,
@@ -129,7 +128,7 @@ unsafe fn multiply<V, const ROWS: usize, const VECTORS: usize, const PARTIAL: bo
                 }
                 for (i, sums) in sums.iter_mut().enumerate() {
                     let left = V::splat(*a.add(i * a_row_stride));
-                    // By index: without link-time optimisation the constructor of a `Zip` is a call,
+                    // Indexed: without link-time optimization the constructor of a `Zip` is a call,
                     // which keeps the sums in memory.
                     for j in 0..VECTORS {
                         sums[j] = sums[j].plus_product(left, right[j]);

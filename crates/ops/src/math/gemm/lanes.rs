@@ -9,8 +9,8 @@ use super::kernel::{TileFn, tile};
 ///
 /// # Safety
 ///
-/// `LEN` numbers make up the register, `ROWS * VECTORS` accumulators are what the kernel uses, and
-/// `TILES` has `ROWS` entries, entry `r` for tiles of `r + 1` rows. Every unsafe method requires the
+/// The register has `LEN` numbers, the kernel uses `ROWS * VECTORS` accumulators, and `TILES` has
+/// `ROWS` entries, entry `r` for tiles of `r + 1` rows. Every unsafe method requires the
 /// instructions that `with_features` enables and, where it takes an address, that the `LEN` (or the
 /// first `count`) numbers there are in bounds. Addresses need the alignment of one number only.
 pub(super) unsafe trait Lanes: Copy {
@@ -21,12 +21,12 @@ pub(super) unsafe trait Lanes: Copy {
     const ROWS: usize;
     /// Registers that make up a row of the largest tile.
     const VECTORS: usize;
-    /// Kernels by rows less one, then by [`super::kernel::Width`].
+    /// Kernels indexed by rows less one, then by [`super::kernel::Width`].
     const TILES: &'static [[TileFn<Self::Number>; 3]];
 
     /// Runs `work`, which must be inlined here, compiled for the instructions of this register.
     unsafe fn with_features<R>(work: impl FnOnce() -> R) -> R;
-    /// Asks for the cache line at `at`, any address, to be fetched.
+    /// Prefetches the cache line at `at`, which may be any address.
     unsafe fn prefetch(at: *const Self::Number);
     unsafe fn zero() -> Self;
     unsafe fn splat(x: Self::Number) -> Self;
@@ -38,7 +38,7 @@ pub(super) unsafe trait Lanes: Copy {
     unsafe fn store_partial(self, to: *mut Self::Number, count: usize);
     unsafe fn plus(self, x: Self) -> Self;
     unsafe fn plus_product(self, x: Self, y: Self) -> Self;
-    /// Exchanges rows and columns of the `LEN` registers in `square`.
+    /// Transposes the square matrix of `LEN` registers.
     unsafe fn transpose(square: &mut [Self]);
 }
 
@@ -87,7 +87,7 @@ unsafe impl Features for Baseline {
     }
 }
 
-/// Lanes as an array, left to the compiler's vectoriser.
+/// Lanes as an array, left to the compiler's auto-vectorizer.
 #[derive(Clone, Copy)]
 pub(super) struct Auto<T, const LEN: usize, F>([T; LEN], PhantomData<F>);
 

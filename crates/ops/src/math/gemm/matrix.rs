@@ -2,7 +2,7 @@
 
 /// A matrix to read: element `(i, j)` is `data[i * row_stride + j * col_stride]`.
 ///
-/// A transposed matrix is the same data with the strides exchanged; a stride of 0 repeats.
+/// Exchanging the strides transposes a matrix without a copy; a stride of 0 repeats elements.
 #[derive(Clone, Copy, Debug)]
 pub struct MatRef<'a, T> {
     data: &'a [T],

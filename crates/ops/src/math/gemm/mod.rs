@@ -1,11 +1,12 @@
 //! GEMM: the matrix product `C = A * B` or `C += A * B`, for every numeric type.
 //!
-//! Factors may have any strides, so that transposed ones need no copy first. The same bits come out
-//! whatever the number of threads: the work is cut by shape only, each element of the product is
+//! Factors may have any strides, so transposed factors need no copy. The result has the same bits
+//! for any number of threads: work is divided by shape only, and each element of the product is
 //! summed by one block, in order. Sums of `bf16` and `f16` are kept in `f32` and rounded once;
-//! integers wrap. Nothing is skipped for being zero, so NaN and infinity spread as they should.
+//! integers wrap. Zeros are not skipped, so NaN and infinity propagate.
 //!
-//! It knows no pool and no allocator: the caller brings both.
+//! The module has no thread pool and no allocator: the caller passes a parallel loop and scratch
+//! memory.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -32,13 +33,13 @@ pub use element::Element;
 pub use matrix::{MatMut, MatRef};
 
 /// Runs `work(i)` for every `i` in `0..count`, on as many threads as the caller has, and returns
-/// when all are done.
+/// when all calls have returned.
 pub type ParallelFor<'a> = &'a dyn Fn(usize, &(dyn Fn(usize) + Sync));
 
-/// The instructions to use. Results may differ in their last bits from one level to another.
+/// The instruction set to use. Results may differ in their last bits from one level to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What the compilation target always has.
+    /// The baseline of the compilation target.
     Portable,
     /// AVX2, FMA and F16C.
     Avx2,
@@ -65,18 +66,18 @@ impl Level {
     }
 }
 
-/// Why a product was not computed; the destination then holds anything.
+/// Why a product was not computed; the content of the destination is then unspecified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The destination is not of the product's size.
+    /// The destination does not have the product's size.
     ShapeMismatch,
-    /// There is less scratch than [`Gemm::scratch_len`].
+    /// The scratch is shorter than [`Gemm::scratch_len`].
     ScratchTooSmall,
     /// A thread could not allocate its workspace, which is less than a megabyte.
     OutOfMemory,
-    /// The parallel loop left blocks out, as one does that was cancelled.
+    /// The parallel loop did not run all blocks, because it was cancelled.
     Interrupted,
-    /// Elements are not of the type in which they are summed.
+    /// The element type is not its own accumulator type.
     Unsupported,
 }
 
@@ -97,21 +98,21 @@ pub struct Gemm<'a, T> {
     plan: Plan,
 }
 
-/// Factors of one size at places that are equally far apart.
+/// A strided batch: matrices of one size at equal distances.
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a, T> {
-    /// Where the first begins.
+    /// Elements; the first matrix begins at the start.
     pub data: &'a [T],
-    /// Rows and columns.
+    /// Number of rows and columns of each matrix.
     pub size: (usize, usize),
-    /// Distances of rows and columns.
+    /// Row and column strides.
     pub strides: (usize, usize),
-    /// Distance of factors.
+    /// Distance between the beginnings of consecutive matrices.
     pub step: usize,
 }
 
 impl<T> Places<'_, T> {
-    /// Whether all elements of so many factors are in bounds.
+    /// Whether all elements of the first `count` matrices are in bounds.
     fn has(&self, count: usize) -> bool {
         let Some(others) = count.checked_sub(1) else { return true };
         let last = others.saturating_mul(self.step).min(self.data.len());
@@ -119,9 +120,9 @@ impl<T> Places<'_, T> {
     }
 }
 
-/// Sets `c` to the sum of `count` products, or adds that to it, on the caller's thread and without
-/// copies of the factors. Elements must be of the type in which they are summed, and columns of the
-/// right factors must lie side by side.
+/// Sets `c` to the sum of `count` products, or adds that sum to `c`, on the caller's thread and
+/// without packing. The element type must be its own accumulator type, and the columns of the right
+/// factors must be contiguous.
 pub fn sum_products<T: Element>(
     a: Places<'_, T>,
     b: Places<'_, T>,
@@ -161,9 +162,9 @@ pub fn sum_products<T: Element>(
 /// What happens to the destination's old values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// They are not read.
+    /// The old values are not read.
     Overwrite,
-    /// The product is added to them.
+    /// The product is added to the old values.
     Accumulate,
 }
 
@@ -185,8 +186,8 @@ impl<'a, T: Element> Gemm<'a, T> {
         Some(Self { a, b, level, shape, plan })
     }
 
-    /// Bytes of scratch that [`Gemm::run`] needs: none for small products, some megabytes at most
-    /// but for extremely long inner dimensions.
+    /// Bytes of scratch that [`Gemm::run`] needs: zero for small products, at most a few megabytes
+    /// except for extremely long inner dimensions.
     pub fn scratch_len(&self) -> usize {
         match self.plan.packed_bytes(&T::geometry(self.level)) {
             0 => 0,
@@ -194,8 +195,8 @@ impl<'a, T: Element> Gemm<'a, T> {
         }
     }
 
-    /// Products of left factors of `m` rows, row by row, and one right factor, which
-    /// [`Gemm::pack`] packs once.
+    /// The product of row-major left factors of `m` rows and one right factor, which [`Gemm::pack`]
+    /// packs once.
     pub fn keeping_right(m: usize, b: MatRef<'a, T>) -> Self {
         let (k, n) = (b.rows(), b.cols());
         let shape = Shape { m, n, k, a_strides: (k, 1), b_strides: strides_of(&b) };
@@ -204,9 +205,9 @@ impl<'a, T: Element> Gemm<'a, T> {
         Self { a: MatRef::empty(), b, level, shape, plan }
     }
 
-    /// The product `a * b` of a right factor that [`Gemm::pack`] packs once for many products, if
-    /// that pays. What is packed depends on the right factor alone, and the product is the same to
-    /// the bit.
+    /// The product `a * b` with a right factor that [`Gemm::pack`] packs once for many products, or
+    /// `None` if prepacking does not pay. The packed form depends on the right factor alone, and
+    /// the product has the same bits as without prepacking.
     pub fn keeping(a: MatRef<'a, T>, b: MatRef<'a, T>) -> Option<Self> {
         let product = Self::new(a, b)?;
         let geometry = T::geometry(product.level);
@@ -214,22 +215,22 @@ impl<'a, T: Element> Gemm<'a, T> {
         Some(Self { plan, ..product })
     }
 
-    /// Packs the right factor of a product that keeps it.
+    /// Packs the right factor of a product that was made for prepacking.
     pub fn pack(
         &self,
         scratch: &mut [MaybeUninit<u8>],
         parallel: ParallelFor<'_>,
     ) -> Result<(), Error> {
-        // Packing writes nothing to the destination, so there is none.
+        // Packing does not write to the destination, so the pointer is null.
         self.run_part(std::ptr::null_mut(), (0, false), scratch, parallel, Part::Packing)
     }
 
-    /// Computes the product of a left factor and the right one, which is kept.
+    /// Computes the product with a right factor that is already packed.
     ///
     /// # Safety
     ///
-    /// `packed` is as [`Gemm::pack`] left it, of a product with a right factor of this size and these
-    /// elements; at the same place, or at another that is as far from a multiple of 64.
+    /// [`Gemm::pack`] wrote `packed`, for a right factor of this size and these elements, and the
+    /// address of `packed` modulo 64 has not changed since.
     pub unsafe fn run_packed(
         &self,
         a: MatRef<'_, T>,
@@ -244,12 +245,12 @@ impl<'a, T: Element> Gemm<'a, T> {
         }
         let a_strides = strides_of(&a);
         let of = Gemm { a, shape: Shape { a_strides, ..self.shape }, ..*self };
-        // Multiplying only reads it.
+        // Multiplying only reads the packed panels.
         let packed = std::ptr::from_ref(packed).cast_mut();
         of.run_into(c, write, packed, parallel, Part::Multiplying)
     }
 
-    /// Computes the product into `c`. The content of `scratch` does not matter.
+    /// Computes the product into `c`. The content of `scratch` is ignored and overwritten.
     pub fn run(
         &self,
         c: MatMut<'_, T>,
@@ -282,7 +283,8 @@ impl<'a, T: Element> Gemm<'a, T> {
         self.run_part(c.as_mut_ptr(), destination, scratch, parallel, part)
     }
 
-    /// `c` is where a destination of the product's size begins, unless the part is packing.
+    /// `c` is the first element of a destination of the product's size, or null if the part is
+    /// packing.
     fn run_part(
         &self,
         c: *mut T,
@@ -313,7 +315,8 @@ impl<'a, T: Element> Gemm<'a, T> {
     }
 }
 
-/// Row and column strides; one along a dimension of size 1 is never used, and 1 is the convenient one.
+/// Row and column strides. The stride of a dimension of size 1 is not used, so 1 is returned for
+/// it.
 fn strides_of<T>(of: &MatRef<'_, T>) -> (usize, usize) {
     let stride = |stride, size| if size <= 1 { 1 } else { stride };
     (stride(of.row_stride(), of.rows()), stride(of.col_stride(), of.cols()))

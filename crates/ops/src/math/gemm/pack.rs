@@ -3,8 +3,8 @@
 use super::element::Number;
 use super::lanes::{Lanes, LoadAs};
 
-/// Elements between a load and what is fetched for later loads of the same lane: the hardware
-/// follows fewer lanes at a time than are packed at a time.
+/// Elements between a load and the address that is prefetched for later loads of the same lane:
+/// more lanes are packed at a time than the hardware prefetcher follows.
 const PREFETCH_DISTANCE: usize = 64;
 
 /// Some rows of the left factor, or columns of the right one: `lanes` of them, `depth` long.
@@ -17,7 +17,8 @@ pub(super) struct Strip<E> {
     pub(super) depth_stride: usize,
 }
 
-/// Writes the strip as `depth` rows of `width` sums: its lanes, then anything.
+/// Writes the strip as `depth` rows of `width` sums: its lanes, then padding of unspecified
+/// content.
 ///
 /// # Safety
 ///
@@ -46,7 +47,7 @@ where
     }
 }
 
-/// The lanes lie side by side: rows are copied.
+/// Lanes are contiguous in memory: rows are copied.
 #[inline(always)]
 unsafe fn pack_adjacent_lanes<E, V>(strip: &Strip<E>, to: *mut V::Number, width: usize)
 where
@@ -73,7 +74,7 @@ where
     }
 }
 
-/// Each lane lies in one piece: squares are transposed in registers.
+/// The depth is contiguous in memory: squares are transposed in registers.
 #[inline(always)]
 unsafe fn pack_adjacent_depth<E, V>(strip: &Strip<E>, to: *mut V::Number, width: usize)
 where
@@ -106,7 +107,7 @@ where
     }
 }
 
-/// The `V::LEN` lanes from `lane` on, transposed; lanes that do not exist repeat the last.
+/// The `V::LEN` lanes from `lane` on, transposed; lanes out of range repeat the last.
 #[inline(always)]
 unsafe fn load_square<E, V>(strip: &Strip<E>, lane: usize, load: impl Fn(*const E) -> V) -> [V; 16]
 where
@@ -125,7 +126,7 @@ where
     }
 }
 
-/// Neither: one element at a time.
+/// Neither dimension is contiguous: one element at a time.
 #[inline(always)]
 unsafe fn pack_scattered<E, V>(strip: &Strip<E>, to: *mut V::Number, width: usize)
 where

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::vector::is_vector;
 
-/// What the cut must know of a kernel and its numbers.
+/// The parameters of a micro-kernel and its numbers that the plan depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Geometry {
     /// Rows and registers per row of the largest tile.
@@ -28,24 +28,24 @@ pub(super) struct Shape {
     pub(super) b_strides: (usize, usize),
 }
 
-/// The cut of a product.
+/// The blocking of a product.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// Whether it is a matrix times a vector, which knows its own cut.
+    /// Whether it is a matrix times a vector, which `vector` blocks by itself.
     pub(super) vector: bool,
-    /// Terms are summed in registers chunk by chunk, chunks in order.
+    /// Ranges of the inner dimension, each summed in registers, added in order.
     pub(super) depth: Split,
-    /// Whether the factors are copied before they are multiplied.
+    /// Whether the factors are packed before they are multiplied.
     pub(super) pack_a: bool,
     pub(super) pack_b: bool,
     /// Columns per panel of the right factor, a multiple of the register.
     pub(super) panel: usize,
-    /// Panels are taken chunk by chunk; what is packed of one chunk is scratch.
+    /// Ranges of panels, packed one range at a time into the scratch.
     pub(super) chunks: Split,
     /// Blocks are `row_blocks` by `panels_per_block`.
     pub(super) row_blocks: Split,
     pub(super) panels_per_block: usize,
-    /// Blocks are grouped into at most this many tasks, each worth a thread's attention.
+    /// Blocks are grouped into at most this many tasks, each with enough work for a thread.
     pub(super) tasks_max: usize,
 }
 
@@ -66,22 +66,22 @@ const TILES_PER_BLOCK: usize = 4;
 const BLOCK_COLS_MAX: usize = 1024;
 /// Bytes of the right factor up to which it may be read in place.
 const IN_PLACE_BYTES_MAX: usize = 1536 << 10;
-/// A right factor in order is worth a packed form from this depth and this many columns on,
+/// Minimum depth and columns for prepacking a right factor whose rows are contiguous,
 const KEPT_DEPTH_MIN: usize = 64;
 const KEPT_COLUMNS_MIN: usize = 128;
-/// and from so many bytes on, if few rows meet it, or many.
+/// and its minimum bytes, by whether the left factor has few rows or many.
 const KEPT_ROWS_FEW: usize = 64;
 const KEPT_BYTES_FEW: usize = 64 << 10;
 const KEPT_BYTES_MANY: usize = 512 << 10;
-/// Fewer multiplications than this are not worth a block of their own.
+/// Minimum number of multiplications in a block.
 const BLOCK_WORK_MIN: usize = 1 << 19;
-/// Blocks that should exist, where there is work for them.
+/// Number of blocks to aim for, where there is enough work.
 const BLOCKS_WANTED: usize = 16;
 
 impl Split {
     const WHOLE: Split = Split { len: 1, parts: 1 };
 
-    /// As few parts as keep each at `max` or less.
+    /// The smallest number of parts of at most `max` each.
     pub(super) fn at_most(len: usize, max: usize) -> Self {
         Self { len, parts: len.div_ceil(max).max(1) }
     }
@@ -100,7 +100,7 @@ impl Split {
 }
 
 impl Plan {
-    /// For products that are not cut: nothing is packed.
+    /// For products that are not divided: nothing is packed.
     pub(super) const IN_PLACE: Plan = Plan {
         vector: false,
         depth: Split::WHOLE,
@@ -122,8 +122,9 @@ impl Plan {
         Self::cut(shape, kernel, true, usize::MAX)
     }
 
-    /// The plan of a product whose right factor is packed once for many products, if that pays: where
-    /// it is packed anyway, or where reading it row by row costs more than the product of few rows.
+    /// The plan of a product whose right factor is packed once for many products, if that pays:
+    /// where the factor would be packed anyway, or where reading it row by row costs more than a
+    /// product of few rows.
     pub(super) fn keeps_right(&self, shape: &Shape, kernel: &Geometry) -> Option<Self> {
         let &Shape { m, n, k, .. } = shape;
         if self.vector || m == 0 || n == 0 || k == 0 {
@@ -157,7 +158,8 @@ impl Plan {
             row_blocks.parts.saturating_mul(panels.div_ceil(panels_per_block)) < wanted
         };
         if pack_a && too_few(&row_blocks, panels_per_block) {
-            // Lower blocks before narrower ones: each column of blocks packs the rows anew.
+            // Reduces the rows of a block before its columns: each column of blocks packs the rows
+            // again.
             row_blocks = self::row_blocks(m, TILES_PER_BLOCK / 2 * kernel.rows);
         }
         while panels_per_block > 1 && too_few(&row_blocks, panels_per_block) {
@@ -187,7 +189,8 @@ impl Plan {
     }
 }
 
-/// Blocks of at most `max` rows; an even number of them, if many, which pairs of threads share well.
+/// Blocks of at most `max` rows. If there are many, their number is even, so that two threads share
+/// them evenly.
 fn row_blocks(m: usize, max: usize) -> Split {
     let blocks = Split::at_most(m, max);
     let parts = if blocks.parts > 2 { blocks.parts.next_multiple_of(2) } else { blocks.parts };
@@ -202,8 +205,7 @@ fn pack_b(shape: &Shape, kernel: &Geometry) -> bool {
 
 fn pack_a(shape: &Shape, kernel: &Geometry, panels: usize) -> bool {
     let (row_stride, col_stride) = shape.a_strides;
-    // Rows at a multiple of a large power of two compete for the same few lines of the first-level
-    // cache.
+    // Rows at a multiple of a large power of two map to the same few sets of the first-level cache.
     let row_bytes = row_stride.saturating_mul(kernel.number_bytes);
     let places = 4096 >> row_bytes.trailing_zeros().min(12);
     let crowded = kernel.rows > 7 * places && shape.m > 7 * places;

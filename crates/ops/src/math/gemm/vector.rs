@@ -29,18 +29,18 @@ unsafe impl<E: Sealed> Sync for MatrixVector<E> {}
 /// Which outputs a pass over the matrix produces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Terms lie side by side: one output at a time.
+    /// Dot products, one output at a time: the terms of an output are contiguous.
     Dots,
-    /// Outputs lie side by side: all of them, term by term.
+    /// All outputs at once, term by term: outputs are contiguous.
     Sweep,
 }
 
-/// Outputs that a sweep keeps on the stack.
+/// Outputs that a sweep accumulates on the stack.
 const SWEEP_MAX: usize = 1024;
-/// Elements of the matrix that make a block worth its while.
+/// Minimum elements of the matrix in a block.
 const BLOCK_ELEMENTS: usize = 1 << 17;
 
-/// Whether the product is one that this module computes.
+/// Whether this module computes the product.
 pub(super) fn is_vector(shape: &Shape) -> bool {
     form(shape).is_some()
 }
@@ -59,7 +59,7 @@ fn form(shape: &Shape) -> Option<Form> {
 }
 
 impl<E: Sealed> MatrixVector<E> {
-    /// The job seen as a matrix times a vector, which [`is_vector`] says it is.
+    /// The job as a matrix-vector product; [`is_vector`] must hold.
     pub(super) fn new(job: &Job<'_, E>) -> Self {
         let Shape { m, n, k, a_strides, b_strides } = job.shape;
         let outputs = if m == 1 { n } else { m };
@@ -135,7 +135,7 @@ impl<E: Sealed> MatrixVector<E> {
         }
     }
 
-    /// `ROWS` outputs from `output` on, with the terms side by side.
+    /// Computes `ROWS` outputs from `output` on as dot products.
     #[inline(always)]
     unsafe fn dots<V, const ROWS: usize>(&self, output: usize)
     where
@@ -146,7 +146,7 @@ impl<E: Sealed> MatrixVector<E> {
         // `p + V::LEN`, or to `p + rest`, exist; `V::LEN` is at most 16.
         unsafe {
             let row = |i: usize| self.matrix.add((output + i) * self.output_stride);
-            // Two sums each, so that an addition need not wait for the one before.
+            // Two sums each, so that an addition does not wait for the one before.
             let mut sums = [[V::zero(); 2]; ROWS];
             let pairs = self.depth / (2 * V::LEN) * (2 * V::LEN);
             for p in (0..pairs).step_by(2 * V::LEN) {
@@ -174,7 +174,7 @@ impl<E: Sealed> MatrixVector<E> {
         }
     }
 
-    /// At most `SWEEP_MAX` outputs, which lie side by side.
+    /// Computes at most `SWEEP_MAX` contiguous outputs.
     #[inline(always)]
     unsafe fn sweep<V>(&self, outputs: &Range<usize>)
     where

@@ -12,9 +12,9 @@ thread_local! {
     static LINES: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Runs `work` with `len` bytes aligned to 64, of any content; `None` if there is no memory.
+/// Runs `work` with `len` uninitialized bytes aligned to 64; `None` if the allocation failed.
 pub(super) fn with_workspace<R>(len: usize, work: impl FnOnce(*mut u8) -> R) -> Option<R> {
-    // Taken rather than borrowed: a panic in `work` costs the memory and nothing else.
+    // Taken, not borrowed: a panic in `work` only frees the memory.
     let mut lines = LINES.take();
     lines.try_reserve_exact(len.div_ceil(size_of::<Line>())).ok()?;
     let result = work(lines.as_mut_ptr().cast());

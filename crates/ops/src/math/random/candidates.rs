@@ -1,14 +1,14 @@
-//! Candidate sampling of classes, and their expected counts.
+//! Candidate sampling of classes (for sampled softmax and NCE losses), and expected counts.
 
 use std::collections::HashSet;
 
 use super::distributions::{unit_f32, unit_f64};
 use super::philox::Samples;
 
-/// 32-bit samples that an op sets aside for each candidate.
+/// 32-bit samples that an op reserves for each candidate.
 pub(crate) const SAMPLES_PER_CANDIDATE: u64 = 2048;
 
-/// Draws in search of unseen classes stop here.
+/// Maximum number of draws while looking for distinct classes.
 const TRIES_MAX: u32 = 1 << 24;
 
 /// A distribution over the classes `0..range`.
@@ -19,7 +19,7 @@ pub(crate) enum CandidateSampler {
         /// Number of classes.
         range: i64,
     },
-    /// Every class alike.
+    /// All classes with equal probability.
     Uniform {
         /// Number of classes.
         range: i64,
@@ -29,20 +29,20 @@ pub(crate) enum CandidateSampler {
         /// Number of classes.
         range: i64,
     },
-    /// In proportion to one plus how often the class was seen.
+    /// Probability proportional to one plus the number of times the class was seen (unigram).
     Learned(Counts),
-    /// In proportion to given weights.
+    /// Probability proportional to given weights.
     Fixed(Weights),
 }
 
-/// Where one run of a sampler goes.
+/// Outputs of one run of a sampler.
 #[derive(Debug)]
 pub(crate) struct Candidates<'a> {
     /// The classes drawn.
     pub(crate) classes: &'a mut [i64],
-    /// How often each class drawn is expected.
+    /// Expected count of each sampled class (`sampled_expected_count`).
     pub(crate) expected: &'a mut [f32],
-    /// How often each class asked for is expected.
+    /// Expected count of each true class (`true_expected_count`).
     pub(crate) true_expected: &'a mut [f32],
 }
 
@@ -56,9 +56,8 @@ impl CandidateSampler {
         }
     }
 
-    /// Draws as many classes as `out` has room for, without repetition if `unique`.
-    ///
-    /// `None` says that so many different classes were not found.
+    /// Draws `out.len()` classes, distinct if `unique`. Returns `None` if so many distinct classes
+    /// were not found.
     pub(crate) fn draw(
         &self,
         samples: &mut Samples,
@@ -81,7 +80,7 @@ impl CandidateSampler {
         Some(())
     }
 
-    /// Draws classes and says how many draws that took.
+    /// Draws classes and returns the number of draws.
     fn draw_classes(
         &self,
         samples: &mut Samples,
@@ -112,7 +111,7 @@ impl CandidateSampler {
         Some(tries)
     }
 
-    /// How many different classes can ever be drawn.
+    /// Number of classes with a probability above zero.
     fn drawable(&self) -> usize {
         match self {
             Self::Fixed(weights) => weights.weights.iter().filter(|&&weight| weight != 0.0).count(),
@@ -162,7 +161,8 @@ impl CandidateSampler {
     }
 }
 
-/// How often a class of the given probability occurs among `count` candidates found in `tries`.
+/// Expected number of occurrences of a class of the given probability among `count` candidates
+/// found in `tries` draws.
 fn expected_count(probability: f32, count: usize, tries: u32) -> f32 {
     if tries as usize == count {
         probability * count as f32
@@ -171,7 +171,7 @@ fn expected_count(probability: f32, count: usize, tries: u32) -> f32 {
     }
 }
 
-/// A uniform integer below `bound`, none favoured: samples that would favour small ones are dropped.
+/// A uniform integer below `bound`, by rejection of the samples that would bias the result.
 pub(crate) fn below_u32(samples: &mut Samples, bound: u32) -> u32 {
     let dropped = u32::MAX.checked_rem(bound).map_or(0, |rest| rest.wrapping_add(1));
     loop {
@@ -179,7 +179,7 @@ pub(crate) fn below_u32(samples: &mut Samples, bound: u32) -> u32 {
         if bound.is_power_of_two() {
             return sample & (bound - 1);
         }
-        // Fewer than half of all samples are dropped.
+        // Fewer than half of all samples are rejected.
         if sample >= dropped {
             return sample.checked_rem(bound).unwrap_or(0);
         }
@@ -200,7 +200,7 @@ fn below_u64(samples: &mut Samples, bound: u64) -> u64 {
     }
 }
 
-/// How often each class was seen, one more than that, with prefix sums in a Fenwick tree.
+/// How often each class was seen, plus one, with prefix sums in a Fenwick tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
     counts: Vec<u32>,
@@ -212,7 +212,7 @@ impl Counts {
     /// Bytes that the counts of one class take.
     pub(crate) const BYTES_PER_CLASS: usize = 2 * size_of::<u32>();
 
-    /// Every class seen never, which counts as once; `None` if there is no memory.
+    /// Counts of one for every class; `None` if the allocation failed.
     pub(crate) fn new(range: u32) -> Option<Self> {
         let (mut counts, mut tree) = (Vec::new(), Vec::new());
         counts.try_reserve_exact(range as usize).ok()?;
@@ -223,7 +223,7 @@ impl Counts {
         Some(Self { counts, tree, total: range })
     }
 
-    /// Notes that classes were seen, until the counts are full.
+    /// Counts occurrences of classes; stops when the total would overflow.
     pub(crate) fn update(&mut self, classes: &[i64]) {
         let room = (i32::MAX as u32).saturating_sub(self.total) as usize;
         for &class in classes.iter().take(room) {
@@ -253,7 +253,7 @@ impl Counts {
         self.counts.get(class).copied().unwrap_or(0)
     }
 
-    /// The class that covers `position` when the counts are laid end to end.
+    /// The class whose interval of cumulative counts contains `position`.
     fn class_at(&self, position: u32) -> usize {
         let mut left = position;
         let mut node = 0;
@@ -276,12 +276,12 @@ impl Counts {
 pub(crate) struct Weights {
     weights: Vec<f32>,
     total: f32,
-    /// For each class: how much of its slot is its own, and whose the rest is.
+    /// For each class: the probability that its slot keeps, and its alias.
     slots: Vec<(f32, usize)>,
 }
 
 impl Weights {
-    /// Weights of classes in order; reserved ones that are never drawn have weight zero.
+    /// Weights of classes in order; reserved classes, which are never drawn, have weight zero.
     pub(crate) fn new(weights: Vec<f32>) -> Self {
         let total = weights.iter().sum();
         let slots = alias_slots(&weights);
@@ -305,10 +305,10 @@ impl Weights {
         Self::new(weights)
     }
 
-    /// Bytes that a class takes at most, while the table is made.
+    /// Maximum bytes per class while the table is built.
     pub(crate) const BYTES_PER_CLASS: usize = 64;
 
-    /// How many of the `reserved` classes are kept.
+    /// Number of the `reserved` classes that belong to this shard.
     pub(crate) fn reserved_kept(reserved: usize, [shards, shard]: [usize; 2]) -> usize {
         if shard < shards { reserved.saturating_sub(shard).div_ceil(shards) } else { 0 }
     }
@@ -323,7 +323,7 @@ impl Weights {
     }
 }
 
-/// Pairs slots that are too full with slots that are not, last ones first.
+/// Builds the alias table: pairs slots above the average with slots below, last ones first.
 fn alias_slots(weights: &[f32]) -> Vec<(f32, usize)> {
     let sum: f64 = weights.iter().copied().map(f64::from).sum();
     let count = weights.len() as f32;
@@ -375,7 +375,7 @@ mod tests {
         Some((classes, expected, true_expected))
     }
 
-    /// Fingerprint of the three outputs of a candidate op, for each of several steps.
+    /// Fingerprint of the three outputs of a candidate sampler op, for each of several steps.
     fn run(mut sampler: CandidateSampler, unique: bool, steps: usize) -> u64 {
         let mut philox = Philox::from_seeds(7, -11);
         let mut bytes = Vec::new();

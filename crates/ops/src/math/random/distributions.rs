@@ -1,8 +1,9 @@
 //! Distributions that map blocks of random bits to groups of values.
 //!
-//! Output is cut into groups of fixed length and each group owns a fixed stretch of the stream, so
-//! [`fill`] may be called for any part of a tensor that begins at a group boundary: any division of
-//! the work gives the same bits. Distributions with parameters per element are in `rejection`.
+//! Output is divided into groups of fixed length, and each group has a fixed range of the random
+//! stream, so [`fill`] may be called for any part of a tensor that begins at a group boundary: any
+//! division of the work gives the same bits. Distributions with parameters per element are in
+//! `rejection`.
 
 use std::marker::PhantomData;
 
@@ -11,22 +12,24 @@ use half::{bf16, f16};
 use super::elementary;
 use super::philox::{Philox, SIDE_BY_SIDE, Words, join};
 
-/// Values made from a stretch of the random stream.
+/// A distribution whose values come from fixed ranges of the random stream.
 pub(crate) trait Distribution {
     /// The element type.
     type Item: Copy;
-    /// Elements made at a time.
+    /// Elements per group.
     const GROUP: usize;
-    /// Blocks of the stream that each group owns.
+    /// Blocks of the stream per group.
     const BLOCKS_PER_GROUP: u64;
 
-    /// Makes groups side by side, as many as go into `out`; the last may be cut short.
+    /// Computes consecutive groups that fill `out`; the last may be cut short.
     ///
-    /// `words` are the first blocks of their stretches, and the first stretch begins at `start`.
+    /// `words` has the first block of each group, and the range of the first group begins at
+    /// `start`.
     fn groups(&self, words: &Words, start: Philox, out: &mut [Self::Item]);
 }
 
-/// Fills `out`, which begins with group `first_group` of the tensor; the last group may be cut short.
+/// Fills `out`, which begins with group `first_group` of the tensor; the last group may be cut
+/// short.
 pub(crate) fn fill<D: Distribution>(
     philox: Philox,
     dist: &D,
@@ -64,7 +67,7 @@ fn fill_avx2<D: Distribution>(start: Philox, dist: &D, out: &mut [D::Item]) {
     fill_portable(start, dist, out);
 }
 
-/// Compiled once for each kind of vectors; the arithmetic, and so the bits, are the same.
+/// Compiled once for each vector width; the arithmetic, and so the bits, are the same.
 #[inline(always)]
 fn fill_portable<D: Distribution>(mut start: Philox, dist: &D, out: &mut [D::Item]) {
     for chunk in out.chunks_mut(D::GROUP * SIDE_BY_SIDE) {
@@ -78,38 +81,39 @@ fn fill_portable<D: Distribution>(mut start: Philox, dist: &D, out: &mut [D::Ite
 pub(crate) trait Real: Copy {
     /// The type in which normal values are computed, `f32` for the narrow types.
     type Wide: Copy + PartialOrd;
-    /// An array of one group of this type.
+    /// Array of one group of this type.
     type Group: AsRef<[Self]>;
-    /// An array of one group of the wide type.
+    /// Array of one group of the wide type.
     type WideGroup: AsRef<[Self::Wide]>;
-    /// An array of the groups that are made side by side.
+    /// Array of `SIDE_BY_SIDE` groups of this type.
     type Many: AsRef<[Self]>;
-    /// An array of the groups that are made side by side, of the wide type.
+    /// Array of `SIDE_BY_SIDE` groups of the wide type.
     type WideMany: AsRef<[Self::Wide]>;
-    /// Elements made of one block.
+    /// Elements per block.
     const GROUP: usize;
 
-    /// Uniform values in [0, 1), from the mantissa bits alone.
+    /// Uniform values in [0, 1), with random mantissa bits.
     fn uniform(block: [u32; 4]) -> Self::Group;
     /// Standard normal values, before rounding to this type.
     fn wide_normal(block: [u32; 4]) -> Self::WideGroup;
-    /// As `uniform`, for blocks side by side.
+    /// As `uniform`, for `SIDE_BY_SIDE` blocks.
     fn uniforms(words: &Words) -> Self::Many;
-    /// As `wide_normal`, for blocks side by side.
+    /// As `wide_normal`, for `SIDE_BY_SIDE` blocks.
     fn wide_normals(words: &Words) -> Self::WideMany;
     /// Rounds to this type.
     fn narrow(wide: Self::Wide) -> Self;
-    /// Rounds to this type; the value is finite and below ten.
+    /// Rounds to this type; the absolute value must be below ten.
     fn narrow_small(wide: Self::Wide) -> Self;
     /// Rounds a constant to this type.
     fn from_f64(value: f64) -> Self;
     /// The group whose `index`-th element is `value(index)`.
     fn group_from(value: impl FnMut(usize) -> Self) -> Self::Group;
-    /// Whether the value is nearer to zero than `bound`.
+    /// Whether the absolute value is below `bound`.
     fn within(wide: Self::Wide, bound: f32) -> bool;
 }
 
-/// Implements [`Real`] for a type: its wide type, its group length, and how its parts are computed.
+/// Implements [`Real`] for a type from its wide type, its group length, and the functions for its
+/// parts.
 macro_rules! impl_real {
     ($t:ty, $wide:ty, $group:literal, $uniform:expr, $normal:expr, $normals:expr, $narrow:expr, $narrow_small:expr) => {
         impl Real for $t {
@@ -225,11 +229,11 @@ impl_real!(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Uniform<T>(PhantomData<T>);
 
-/// Normal with mean 0 and deviation 1.
+/// Normal with mean 0 and standard deviation 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Normal<T>(PhantomData<T>);
 
-/// Standard normal, drawn anew where it falls two deviations or more from the mean.
+/// Truncated standard normal: values two or more standard deviations from the mean are redrawn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TruncatedNormal<T>(PhantomData<T>);
 
@@ -279,7 +283,7 @@ impl<T: Real> Distribution for Normal<T> {
 impl<T: Real> Distribution for TruncatedNormal<T> {
     type Item = T;
     const GROUP: usize = T::GROUP;
-    /// 256 samples for each element, of which a handful are used.
+    /// 256 samples are reserved for each element; a few of them are used.
     const BLOCKS_PER_GROUP: u64 = T::GROUP as u64 * 64;
 
     #[inline(always)]
@@ -299,7 +303,7 @@ impl<T: Real> Distribution for TruncatedNormal<T> {
     }
 }
 
-/// Fills a group from `first` as far as its values are accepted, then from the blocks after.
+/// Fills a group from the accepted values of `first`, then from the following blocks.
 fn draw_again<T: Real>(first: &[T::Wide], stretch: Philox, blocks: u64, group: &mut [T]) {
     let accepted = |value: &T::Wide| T::within(*value, 2.0);
     let mut places = group.iter_mut();
@@ -307,7 +311,7 @@ fn draw_again<T: Real>(first: &[T::Wide], stretch: Philox, blocks: u64, group: &
         *place = T::narrow_small(value);
     }
     let mut next = places.next();
-    // One value in twenty is refused; the stretch never runs out in practice, but it ends.
+    // One value in twenty is rejected; the range does not run out in practice, but it is finite.
     for block in 1..blocks {
         let is_last = block + 1 == blocks;
         for &value in T::wide_normal(stretch.skipped(block).block()).as_ref() {
@@ -322,7 +326,7 @@ fn draw_again<T: Real>(first: &[T::Wide], stretch: Philox, blocks: u64, group: &
     }
 }
 
-/// Copies as many values as there is room for, which is nearly always all of them.
+/// Copies values until `out` is full; usually all values fit.
 #[inline(always)]
 fn copy_values<T: Copy>(values: &[T], out: &mut [T]) {
     let count = out.len().min(values.len());
@@ -331,18 +335,19 @@ fn copy_values<T: Copy>(values: &[T], out: &mut [T]) {
 
 /// An integer type that random ops produce.
 pub(crate) trait Integer: Copy {
-    /// Elements made of one block.
+    /// Elements per block.
     const GROUP: usize;
 
-    /// Random bits as integers.
+    /// Integers from uniformly random bits.
     fn full_range(words: &Words, out: &mut [Self]);
-    /// Integers from `low` on, `range` of them; the remainder of the division is not corrected for.
+    /// Integers `low + bits % range`. The modulo bias is not corrected, as in TensorFlow.
     fn in_range(words: &Words, low: Self, range: u64, out: &mut [Self]);
-    /// How many integers there are from `low` to before `high`, if any.
+    /// `high - low`, if positive.
     fn distance(low: Self, high: Self) -> Option<u64>;
 }
 
-/// Implements [`Integer`]: its unsigned twin, how many are in a 64-bit word, and how it is split.
+/// Implements [`Integer`] from the type's unsigned counterpart, the number of values in a 64-bit
+/// word, and how it is split.
 macro_rules! impl_integer {
     ($t:ty, $unsigned:ty, $per_word:literal, $split:expr) => {
         impl Integer for $t {
@@ -387,7 +392,7 @@ pub(crate) struct UniformInt<T> {
 }
 
 impl<T: Integer> UniformInt<T> {
-    /// Integers in `[low, high)`; `None` where there are none.
+    /// Integers in `[low, high)`; `None` if the interval is empty.
     pub(crate) fn new(low: T, high: T) -> Option<Self> {
         Some(Self { low, range: T::distance(low, high)? })
     }
@@ -404,7 +409,7 @@ impl<T: Integer> Distribution for UniformInt<T> {
     }
 }
 
-/// Any integer of the type.
+/// Uniform over all values of the integer type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FullInt<T>(PhantomData<T>);
 
@@ -446,8 +451,8 @@ pub(crate) fn unit_f64(upper: u32, lower: u32) -> f64 {
 /// A half-precision float in [0, 1) from the lower 10 bits.
 #[inline(always)]
 fn unit_f16(bits: u32) -> f16 {
-    // The same number in single precision; it has at most ten bits, so that its upper bits are the
-    // half-precision number but for the exponent's bias.
+    // The value in single precision has at most ten significant bits, so its upper bits are those
+    // of the half-precision number except for the exponent's bias.
     const SCALE: f32 = 1.0 / 1024.0;
     const BIASES_APART: u32 = (127 - 15) << 10;
     let single = ((bits & 0x03ff) as f32 * SCALE).to_bits() >> 13;
@@ -461,12 +466,12 @@ fn unit_bf16(bits: u32) -> bf16 {
     bf16::from_bits((((bits & 0x007f) as f32 * SCALE).to_bits() >> 16) as u16)
 }
 
-/// Rounds a number well below the largest to half precision, ties to even, without a branch.
+/// Rounds a number far below the largest half-precision number, ties to even, without a branch.
 #[inline(always)]
 fn small_f16(wide: f32) -> f16 {
     const LEAST_NORMAL: u32 = (127 - 14) << 23;
     const BIASES_APART: u32 = (127 - 15) << 23;
-    // Adding this to a subnormal number leaves its bits, rounded, at the lower end of the sum.
+    // Adding this to a subnormal number leaves its rounded bits in the low bits of the sum.
     const ALIGNER: f32 = 0.5;
     let sign = (wide.to_bits() >> 16) & 0x8000;
     let bits = wide.to_bits() & 0x7fff_ffff;
@@ -477,10 +482,10 @@ fn small_f16(wide: f32) -> f16 {
     f16::from_bits((sign | rounded) as u16)
 }
 
-/// Keeps the logarithm finite.
+/// Minimum argument of the logarithm, which keeps it finite.
 const LOG_ARGUMENT_MIN: f64 = 1.0e-7;
 
-/// A random angle; the turn is scaled in double precision and rounded once.
+/// A random angle in [0, 2 pi); scaled in double precision and rounded once.
 #[inline(always)]
 pub(crate) fn turn_f32(bits: u32) -> f32 {
     (std::f64::consts::TAU * f64::from(unit_f32(bits))) as f32
@@ -605,7 +610,7 @@ mod tests {
         assert_eq!(run(stateless(), &Uniform::<bf16>::default(), 1).0, 0x93cb9ab5dcd10f54);
     }
 
-    /// In double precision equal bits where the functions come from glibc, as in TensorFlow.
+    /// The bits are equal in double precision if the C library is glibc, as in TensorFlow.
     #[cfg(target_env = "gnu")]
     #[test]
     fn normal_is_tensorflow_s() {

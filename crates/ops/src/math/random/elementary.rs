@@ -1,12 +1,12 @@
-//! Logarithm, sine and cosine as random ops need them: in single precision, without branches, so that
-//! loops over them become vector code.
+//! Logarithm, sine and cosine for random ops: in single precision, without branches, so that loops
+//! over them vectorize.
 //!
 //! Random floats have 23 random bits, so each function has only 2^23 different arguments here. For
-//! every one of them the result has the bits of glibc's `logf`, `sinf` and `cosf`, on which
-//! TensorFlow's numbers rest; hence the numbers do not depend on the C library of the day.
+//! each of them the result has the bits of glibc's `logf`, `sinf` and `cosf`, which TensorFlow
+//! uses; hence results do not depend on the installed C library.
 
-/// The logarithm of `1 / x` for `x` in the middle of each sixteenth of an octave, and `x`; such that
-/// `mantissa * inverse - 1` is small.
+/// Table entry: `inverse` is `1 / x` for `x` in the middle of a sixteenth of an octave, and `log`
+/// is `ln x`, such that `mantissa * inverse - 1` is small.
 struct Slice {
     inverse: f64,
     log: f64,
@@ -16,7 +16,7 @@ const fn slice(inverse: u64, log: u64) -> Slice {
     Slice { inverse: f64::from_bits(inverse), log: f64::from_bits(log) }
 }
 
-/// The first slice begins here: about 0.7, so that the logarithm is exact near 1.
+/// Start of the first table entry: about 0.7, so that the logarithm is exact near 1.
 const FIRST_SLICE: u32 = 0x3f33_0000;
 
 const SLICES: [Slice; 16] = [
@@ -71,7 +71,8 @@ const COSINE_COEFFICIENTS: [f64; 4] = [
     f64::from_bits(0x3ef9_9343_027b_f8c3),
 ];
 
-/// Quarter turns in a radian, times 2^24, so that the number of quarters can be rounded as an integer.
+/// Quarter turns per radian, times 2^24, so that the number of quarter turns can be rounded as an
+/// integer.
 const QUARTERS_SCALED: f64 = f64::from_bits(0x4164_5f30_6dc9_c883);
 
 /// Sine and cosine of an angle in `[0, 2 pi]`.
@@ -121,7 +122,7 @@ mod tests {
     use super::super::distributions::{turn_f32, unit_f32};
     use super::*;
 
-    /// All arguments that occur; without optimisation some of them.
+    /// Tests all arguments that occur; in unoptimized builds a sample.
     #[cfg(target_env = "gnu")]
     #[test]
     fn every_argument_gives_the_bits_of_glibc() {

@@ -1,23 +1,23 @@
 //! The derivative of a gamma-distributed value with respect to its shape.
 //!
-//! A value `x` and its shape `a` are tied by `P(a, x) = const`, where `P` is the regularized lower
+//! A value `x` and its shape `a` satisfy `P(a, x) = const`, where `P` is the regularized lower
 //! incomplete gamma function, so `dx/da = -(dP/da) / (dP/dx)`. `P` is a series or a continued
-//! fraction times `x^a e^-x / Gamma(a)`; the common factor cancels, and what remains is differentiated
-//! term by term with dual numbers.
+//! fraction times `x^a e^-x / Gamma(a)`; the common factor cancels, and the remaining factor is
+//! differentiated term by term with dual numbers.
 
 use std::ops::{Add, Div, Mul, Sub};
 
-/// Precision of the element type, which decides where terms are negligible.
+/// Precision of the element type; it determines which terms are negligible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Precision {
-    /// Half the distance from 1 to the next number.
+    /// Unit roundoff: half the distance from 1 to the next number.
     rounding: f64,
-    /// Densities whose logarithm is below this count as zero, and so does the derivative.
+    /// Densities with a smaller logarithm are treated as zero, and the derivative is then zero.
     log_density_min: f64,
     terms_max: usize,
 }
 
-/// Precision of `f32`; the arithmetic is in `f64` all the same.
+/// Precision of `f32`; the arithmetic is in `f64` nevertheless.
 pub(crate) const SINGLE: Precision =
     Precision { rounding: f32::EPSILON as f64 / 2.0, log_density_min: -88.722_84, terms_max: 200 };
 
@@ -65,7 +65,7 @@ fn series(a: f64, x: f64, precision: Precision) -> Dual {
     sum
 }
 
-/// The continued fraction of the upper incomplete gamma function, by its convergents.
+/// The continued fraction of the upper incomplete gamma function, evaluated by its convergents.
 fn tail_fraction(a: f64, x: f64, precision: Precision) -> Dual {
     let scale_max = 1.0 / f64::EPSILON;
     let mut y = Dual::constant(1.0) - Dual::variable(a);
@@ -98,7 +98,7 @@ fn tail_fraction(a: f64, x: f64, precision: Precision) -> Dual {
 
 /// The logarithmic derivative of the gamma function, for positive arguments.
 fn digamma(x: f64) -> f64 {
-    // The expansion is exact to double precision from here on.
+    // From this argument on, the asymptotic expansion is exact to double precision.
     const LARGE: f64 = 10.0;
     let mut shift = 0.0;
     let mut x = x;
@@ -121,7 +121,7 @@ fn digamma(x: f64) -> f64 {
     x.ln() - 0.5 / x - tail - shift
 }
 
-/// A number and its derivative with respect to the shape.
+/// A dual number: a value and its derivative with respect to the shape.
 #[derive(Clone, Copy, Debug)]
 struct Dual {
     value: f64,

@@ -1,8 +1,9 @@
-//! Random numbers as TensorFlow's CPU kernels make them: pure functions, no state, no threads.
+//! Random numbers with the bits of TensorFlow's CPU kernels: pure functions without state or
+//! threads.
 //!
-//! Everything starts from a [`philox::Philox`], a position in a stream of bits. The rest maps bits to
-//! values: `distributions` in groups of fixed length, `rejection` and `truncated` by trial,
-//! `selection` and `candidates` by choosing among given things.
+//! A [`philox::Philox`] is a position in a stream of random bits. `distributions` maps blocks of
+//! bits to groups of values of fixed length, `rejection` and `truncated` sample by rejection,
+//! `selection` and `candidates` choose among given items.
 
 pub(crate) mod candidates;
 pub(crate) mod distributions;

@@ -1,18 +1,17 @@
 //! Philox4x32-10, the counter-based generator behind every random op.
 //!
-//! A [`Philox`] is a position in a stream of 128-bit blocks, each a pure function of the key and the
-//! counter. Work is divided by skipping to a block, never by sharing a generator, so the bits do not
-//! depend on who computes what. It holds no lock and is never seeded from the clock: the caller
-//! decides both.
+//! A [`Philox`] is a position in a stream of 128-bit blocks, each a pure function of the key and
+//! the counter. Parallel work skips to its own block instead of sharing a generator, so the bits do
+//! not depend on the division of work. There is no lock, and the caller chooses the seed.
 
-/// Blocks that a stateful op sets aside for each output element, whatever it really uses.
+/// Blocks that a stateful op reserves for each output element, however many it uses.
 pub(crate) const BLOCKS_PER_OUTPUT: u64 = 256;
 
-/// Blocks that are made at a time, side by side.
+/// Blocks that are computed together, for SIMD.
 pub(crate) const SIDE_BY_SIDE: usize = 16;
 
-/// Blocks side by side, each two 64-bit words: of the block's four 32-bit words the first and third
-/// are lower halves.
+/// `SIDE_BY_SIDE` blocks, each as two 64-bit words: the first and third of the block's four 32-bit
+/// words are the lower halves.
 pub(crate) type Words = [u64; 2 * SIDE_BY_SIDE];
 
 /// Multipliers and key increments of the published generator.
@@ -20,7 +19,7 @@ const MULTIPLIERS: [u32; 2] = [0xd251_1f53, 0xcd9e_8d57];
 const KEY_STEPS: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
 const ROUNDS: usize = 10;
 
-/// Key under which a stateless op scrambles its two seeds.
+/// Key with which a stateless op scrambles its two seeds.
 const SCRAMBLE_KEY: [u32; 2] = [0x3ec8_f720, 0x0246_1e29];
 
 /// A position in one of 2^64 streams of 2^128 blocks.
@@ -75,11 +74,12 @@ impl Philox {
         counter
     }
 
-    /// As many blocks as vector code makes at a time: this one and those `stride` apart after it.
+    /// `SIDE_BY_SIDE` blocks: the block at this position and the following ones at distance
+    /// `stride`.
     ///
-    /// A block is two 64-bit words here. A product of 32-bit words is a 64-bit word with its halves
-    /// in the wrong order, and the other half of each word moves down by 32 bits: so a round is one
-    /// multiplication, one shuffle, one shift and two additions without carry on whole vectors.
+    /// A block is two 64-bit words here. A product of two 32-bit words is a 64-bit word with its
+    /// halves swapped, and the other half of each word is shifted down by 32 bits; so a round is
+    /// one multiplication, one shuffle, one shift and two additions without carry on whole vectors.
     #[inline(always)]
     pub(crate) fn side_by_side(&self, stride: u64) -> Words {
         let (_, [low_word, high_word]) = self.words();
@@ -104,7 +104,7 @@ impl Philox {
         state
     }
 
-    /// The block at this position; moves to the next.
+    /// The block at this position; advances to the next.
     #[inline]
     pub(crate) fn next_block(&mut self) -> [u32; 4] {
         let block = self.block();
@@ -112,7 +112,7 @@ impl Philox {
         block
     }
 
-    /// Moves `count` blocks ahead. The counter is one 128-bit number that wraps around.
+    /// Advances by `count` blocks. The counter is one 128-bit number that wraps around.
     #[inline]
     pub(crate) fn skip(&mut self, count: u64) {
         let (_, [low, high]) = self.words();
@@ -120,7 +120,7 @@ impl Philox {
         self.counter = halves([low, high.wrapping_add(u64::from(carry))]);
     }
 
-    /// This generator `count` blocks ahead.
+    /// A copy of this generator, `count` blocks ahead.
     #[inline]
     #[must_use]
     pub(crate) fn skipped(mut self, count: u64) -> Self {
@@ -128,19 +128,19 @@ impl Philox {
         self
     }
 
-    /// Hands out the next `count` blocks: returns where they begin and moves past them.
+    /// Reserves the next `count` blocks: returns their start and advances past them.
     pub(crate) fn reserve(&mut self, count: u64) -> Self {
         let start = *self;
         self.skip(count);
         start
     }
 
-    /// Hands out what a stateful op sets aside for `outputs` elements.
+    /// Reserves the blocks that a stateful op uses for `outputs` elements.
     pub(crate) fn reserve_outputs(&mut self, outputs: u64) -> Self {
         self.reserve(outputs.wrapping_mul(BLOCKS_PER_OUTPUT))
     }
 
-    /// Hands out whole blocks for `count` 32-bit samples.
+    /// Reserves whole blocks for `count` 32-bit samples.
     pub(crate) fn reserve_samples(&mut self, count: u64) -> Self {
         self.reserve(count.div_ceil(4))
     }
@@ -220,7 +220,7 @@ fn high(word: u64) -> u32 {
 pub(super) mod tests {
     use super::*;
 
-    /// FNV-1a of little-endian bytes, by which long outputs are compared with TensorFlow's.
+    /// FNV-1a hash of little-endian bytes, by which long outputs are compared with TensorFlow's.
     pub(crate) fn fingerprint(bytes: impl IntoIterator<Item = u8>) -> u64 {
         bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -229,7 +229,7 @@ pub(super) mod tests {
 
     #[test]
     fn known_answers() {
-        // From the authors' test vectors.
+        // Test vectors of the authors of Philox.
         for (counter, key, block) in [
             ([0; 2], 0, [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]),
             ([u64::MAX; 2], u64::MAX, [0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd]),

@@ -1,7 +1,9 @@
-//! Gamma, Poisson and binomial values, which take as many random numbers as it needs to accept one.
+//! Gamma, Poisson and binomial values by rejection sampling, which takes a variable number of
+//! random numbers per value.
 //!
-//! Each output element owns its own stretch of the stream, so any part of a tensor may be filled
-//! alone. All arithmetic is in double precision; the result is rounded to the element type at the end.
+//! Each output element has its own range of the stream, so any part of a tensor may be filled by
+//! itself. All arithmetic is in double precision; the result is rounded to the element type at the
+//! end.
 
 use half::{bf16, f16};
 use num_traits::Float;
@@ -9,25 +11,25 @@ use num_traits::Float;
 use super::distributions::Real;
 use super::philox::{BLOCKS_PER_OUTPUT, Philox};
 
-/// Rejection loops stop here; parameters under which values are accepted need a handful of rounds.
+/// Maximum rounds of a rejection loop; valid parameters need a handful.
 const ROUNDS_MAX: usize = 10_000;
 
-/// A distribution with its parameters bound.
+/// A distribution with given parameters.
 pub(crate) trait Sampler {
-    /// Blocks between the stretches of two neighbouring outputs.
+    /// Blocks between the ranges of two consecutive outputs.
     fn blocks_per_output(&self) -> u64 {
         BLOCKS_PER_OUTPUT
     }
 
-    /// One value, from the stretch that begins at `philox`.
+    /// One value, from the range that begins at `philox`.
     fn sample(&self, philox: Philox) -> f64;
 }
 
-/// An element type that sampled values are rounded to.
+/// An element type to which sampled values are rounded.
 pub(crate) trait FromSample: Copy {
     /// The largest finite value, as a double.
     const HIGHEST: f64;
-    /// What an infinite value becomes, zero where the type has no infinity.
+    /// The conversion of infinity: infinity, or zero where the type has none.
     const INFINITY: f64;
 
     /// Rounds or truncates to this type; integers saturate.
@@ -60,6 +62,9 @@ impl_from_sample! {
 
 /// Fills `out`, which begins at element `first` of a tensor of shape `[samples, parameters]`.
 ///
+/// `sampler` makes the sampler of a parameter. In the stream, all samples of a parameter are
+/// consecutive.
+///
 /// `sampler` makes the sampler of a parameter. The stream is laid out the other way round, all
 /// samples of a parameter next to each other.
 pub(crate) fn fill_samples<S: Sampler, T: FromSample>(
@@ -89,7 +94,7 @@ pub(crate) fn fill_samples<S: Sampler, T: FromSample>(
     }
 }
 
-/// Doubles drawn from a shared generator one by one, each group from its end to its beginning.
+/// Doubles drawn from a shared generator, each group in reverse order.
 struct Backwards {
     values: [f64; 2],
     left: usize,
@@ -115,7 +120,7 @@ impl Backwards {
     }
 }
 
-/// Gamma values of rate 1, by the method of Marsaglia and Tsang.
+/// Gamma values of rate 1 (Marsaglia and Tsang).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gamma {
     alpha: f64,
@@ -148,7 +153,7 @@ impl Sampler for Gamma {
             }
             let v = root * root * root;
             let u = uniforms.next(&mut philox);
-            // The first test spares most values the logarithms of the second.
+            // The first test avoids the logarithms of the second for most values.
             let accepted = u < 1.0 - 0.0331 * (x * x) * (x * x)
                 || u.ln() < 0.5 * x * x + d * (1.0 - v + v.ln());
             if accepted {
@@ -161,11 +166,12 @@ impl Sampler for Gamma {
     }
 }
 
-/// Poisson values: a product of uniforms for small rates, Hörmann's transformed rejection for others.
+/// Poisson values: a product of uniforms for small rates, Hörmann's transformed rejection for
+/// others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Poisson {
     rate: f64,
-    /// Values above this are drawn again.
+    /// Values above this are redrawn.
     highest: f64,
     infinity: f64,
 }
@@ -217,7 +223,7 @@ impl Poisson {
                 return k;
             }
         }
-        // Nothing fits the element type: the rate lies far above it.
+        // The rate is far above the range of the element type, so no value fits.
         self.highest
     }
 }
@@ -240,7 +246,7 @@ impl Sampler for Poisson {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binomial {
     count: f64,
-    /// Probability of the rarer outcome, which is the one counted.
+    /// Probability of the less likely outcome, which is the one counted.
     rare: f64,
     /// Whether the counted outcome is the failure.
     mirrored: bool,
@@ -248,7 +254,9 @@ pub(crate) struct Binomial {
 }
 
 impl Binomial {
-    /// How many of `count` trials succeed, each with probability `probability`.
+    /// The number of successes in `count` trials of probability `probability`.
+    ///
+    /// The method is chosen in the precision of `T`.
     ///
     /// The method is chosen in the precision of `T`.
     pub(crate) fn new<T: Float + Into<f64>>(count: T, probability: T) -> Self {
@@ -333,7 +341,7 @@ impl Sampler for Binomial {
     }
 }
 
-/// What Stirling's formula leaves of `ln(k!)`, tabulated to ten and expanded beyond.
+/// The remainder of Stirling's formula for `ln(k!)`: a table up to ten, a series beyond.
 fn stirling_remainder(k: f64) -> f64 {
     const TABLE: [f64; 10] = [
         0.0810614667953272,

@@ -5,28 +5,28 @@ use num_traits::AsPrimitive;
 use super::distributions::unit_f64;
 use super::philox::{Philox, Samples};
 
-/// Shuffles in place (Fisher and Yates), one 32-bit sample for each item but the last.
+/// Fisher-Yates shuffle in place, with one 32-bit sample for each item but the last.
 pub(crate) fn shuffle<T>(philox: Philox, items: &mut [T]) {
     let mut samples = Samples::new(philox);
     for first in 0..items.len().saturating_sub(1) {
-        // Only 32 bits of the length count; the op's reservation is made for no more either.
+        // Only 32 bits of the length are used, and the op reserves samples for no more.
         let left = (items.len() - first) as u32;
         let offset = samples.next_u32().checked_rem(left).unwrap_or(0);
         items.swap(first, first + offset as usize);
     }
 }
 
-/// Blocks that one run of a multinomial op sets aside.
+/// Blocks that one run of a multinomial op reserves.
 pub(crate) fn multinomial_blocks(rows: u64, samples: u64) -> u64 {
     let doubled = samples.div_ceil(4).wrapping_mul(8);
     rows.wrapping_mul(doubled).wrapping_mul(super::philox::BLOCKS_PER_OUTPUT)
 }
 
-/// Draws one row of a multinomial op: class indices, by inverting the cumulated probabilities.
+/// Draws one row of a multinomial op: class indices, by inverting the cumulative distribution.
 ///
-/// `row` is the row's number in its batch; rows follow each other in the stream, two samples for
-/// each draw, as one thread of TensorFlow makes them. Logits that are not finite are never drawn; if
-/// there is no other, the result is the number of classes. `logits` is overwritten.
+/// `row` is the index of the row in its batch. Rows are consecutive in the stream, with two samples
+/// for each draw, as in one thread of TensorFlow. Logits that are not finite are never drawn; if no
+/// logit is finite, the result is the number of classes. `logits` is overwritten.
 pub(crate) fn multinomial_row<C: Copy + 'static>(
     philox: Philox,
     row: u64,

@@ -1,18 +1,18 @@
 //! The truncated normal distribution, with parameters per batch.
 //!
-//! Which random numbers a batch takes depends on how many the batches before it took, so the whole
-//! tensor is made in one go; TensorFlow's result is the same only as long as one of its threads
-//! makes all of it, as it does here.
+//! The random numbers of a batch depend on how many the previous batches used, so the whole tensor
+//! is computed sequentially. TensorFlow's result is the same as long as one of its threads computes
+//! all of it.
 
 use num_traits::Float;
 
 use super::distributions::Real;
 use super::philox::Philox;
 
-/// Refusals in a row after which a sampler gives up.
+/// Consecutive rejections after which a sampler fails.
 const REFUSALS_MAX: usize = 1000;
 
-/// Length of the batches that a stateful op with common parameters works in.
+/// Batch length of a stateful op whose parameters are common to all values.
 pub(crate) const COMMON_BATCH: u64 = 100;
 
 /// A normal distribution and its bounds.
@@ -31,19 +31,19 @@ pub(crate) struct Truncation<T> {
 /// Why no values were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TruncationError {
-    /// No deviation, no interval, or no finite bound: the caller's mistake.
+    /// The standard deviation or the interval is invalid, or no bound is finite.
     InvalidParameters,
-    /// A rejection sampler gave up.
+    /// A rejection sampler failed.
     NothingAccepted,
 }
 
-/// Blocks that one run of the stateful op sets aside.
+/// Blocks that one run of the stateful op reserves.
 pub(crate) fn blocks_reserved(batches: u64, samples_per_batch: u64) -> u64 {
     let refusals = REFUSALS_MAX as u64;
     batches.wrapping_mul(2 * refusals).wrapping_mul(samples_per_batch.wrapping_add(3)) / 4
 }
 
-/// Fills `out` with one batch after the other, `samples_per_batch` values each, the last cut short.
+/// Fills `out` batch by batch, `samples_per_batch` values each, the last cut short.
 pub(crate) fn fill_batches<T: Real + Float>(
     mut philox: Philox,
     samples_per_batch: usize,
@@ -56,7 +56,7 @@ pub(crate) fn fill_batches<T: Real + Float>(
     Ok(())
 }
 
-/// Fills `out`, of shape `[samples, batches]`, one column after the other.
+/// Fills `out`, of shape `[samples, batches]`, column by column.
 pub(crate) fn fill_columns<T: Real + Float>(
     mut philox: Philox,
     batches: usize,
@@ -70,14 +70,14 @@ pub(crate) fn fill_columns<T: Real + Float>(
     Ok(())
 }
 
-/// How values are proposed, chosen by where the bounds lie.
+/// The proposal distribution, chosen by the bounds.
 enum Proposal<T> {
     Normal,
     Uniform { lift: T },
     Exponential { alpha: T },
 }
 
-/// Bounds in deviations from the mean, mirrored so that one-sided ones are lower bounds.
+/// Bounds in standard deviations from the mean, mirrored so that one-sided bounds are lower bounds.
 struct Bounds<T> {
     low: T,
     high: T,
@@ -85,7 +85,7 @@ struct Bounds<T> {
     stddev: T,
 }
 
-/// Makes values for one batch; starts at a fresh block and leaves what it does not use of the last.
+/// Draws values for one batch, starting at a new block; the rest of the last block is discarded.
 fn sample_batch<'a, T: Real + Float + 'a>(
     philox: &mut Philox,
     parameters: Truncation<T>,
@@ -131,7 +131,7 @@ struct Round<'a, T: Real> {
     proposal: &'a Proposal<T>,
     bounds: &'a Bounds<T>,
     values: T::Group,
-    /// Second group, by which uniform candidates are judged.
+    /// Second group of random numbers, which decides on the acceptance of uniform candidates.
     judges: Option<T::Group>,
     index: usize,
 }
