@@ -58,6 +58,17 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "thalweg cluster status",
         "needs a cluster that has trouble",
     ),
+    (
+        "docs/src/how-to/from-estimators.md",
+        "thalweg launch --chief",
+        "needs a Python with TensorFlow",
+    ),
+    (
+        "docs/src/how-to/from-tensorflow-1.md",
+        "thalweg launch --ps 2",
+        "needs a Python with TensorFlow",
+    ),
+    ("docs/src/how-to/from-tensorflow-1.md", "thalweg server --cluster", "needs three machines"),
 ];
 
 /// Ports that stand in the text.
