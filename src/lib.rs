@@ -61,7 +61,7 @@ pub use thalweg_train as train;
 
 pub use api::{
     Any, Graph, Init, NewOp, Operation, Output, Ref, Registry, Resource, RunSteps, Session,
-    TensorType, Variable, Variant, concat, cond, feed, session_options, stack, while_loop,
+    TensorType, Variable, Variant, cond, feed, session_options, tf, while_loop,
 };
 pub use tensor::{Code, DType, Error, Result, Shape, Tensor};
 pub use train::{

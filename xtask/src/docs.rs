@@ -24,6 +24,7 @@ const RESULTS: &str = "crates/ops/src/golden_results.txt";
 /// Writes every generated file, checks the book and makes its site.
 pub(crate) fn write() -> Result<()> {
     write_results()?;
+    crate::api::write()?;
     for (path, command) in GENERATED {
         let text = run::output(&mut run::cargo(command))?;
         std::fs::write(run::root().join(path), text)
@@ -68,6 +69,7 @@ fn fewer(before: &str, after: &str) -> Vec<String> {
 /// Fails if a generated file is not what the code makes of it now, or if the book is not as it
 /// should be.
 pub(crate) fn check() -> Result<()> {
+    crate::api::check()?;
     for (path, command) in GENERATED {
         let fresh = run::output(&mut run::cargo(command))?;
         let stands = std::fs::read_to_string(run::root().join(path)).unwrap_or_default();

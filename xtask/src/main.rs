@@ -1,6 +1,7 @@
 //! Everything that CI does: `cargo xtask test`, and the parts of it one by one.
 #![expect(clippy::disallowed_methods, reason = "this program times what it starts")]
 
+mod api;
 mod bench;
 mod book;
 mod docs;
@@ -30,6 +31,7 @@ usage: cargo xtask COMMAND
   book [--program FILE] [PAGE]
                       run the shell blocks of the book, or of pages whose path has PAGE in it; with
                       this thalweg command instead of one that is built first
+  api [--check]       write the typed functions of crates/api/src/tf, or only say whether they are fresh
   size                lines by crate, the longest files and functions
   bench [--filter X] [--json FILE] [--venv DIR] [--rounds N] [--list]
                       this program beside TensorFlow and PyTorch, interleaved
@@ -74,6 +76,8 @@ fn dispatch(args: &[String]) -> Result<()> {
         ("book", ["--program", program, page]) => book::shell::run(Path::new(program), page),
         ("book", []) => test::run_book(""),
         ("book", [page]) => test::run_book(page),
+        ("api", []) => api::write(),
+        ("api", ["--check"]) => api::check(),
         ("size", []) => size::run(),
         ("bench", ["server", options @ ..]) => bench::server(options),
         ("bench", ["checkpoints", options @ ..]) => bench::checkpoints(options),

@@ -20,7 +20,9 @@ pub(crate) fn run() -> Result<()> {
         let shipped = if file.is_test() { 0 } else { source::lines_without_tests(&file.text) };
         let total = by_crate.entry(crate_of(&file.path).unwrap_or("(others)")).or_default();
         *total = (total.0 + 1, total.1 + shipped, total.2 + lines - shipped);
-        lengths.push((shipped, &file.path));
+        if !file.is_generated() {
+            lengths.push((shipped, &file.path));
+        }
         functions.extend(long_functions(file));
     }
     println!("{:12} {:>6} {:>8} {:>8}", "crate", "files", "lines", "tests");

@@ -21,6 +21,11 @@ impl File {
         self.path.ends_with(".rs")
     }
 
+    /// Whether `cargo xtask api` wrote it.
+    pub(crate) fn is_generated(&self) -> bool {
+        self.text.lines().next().is_some_and(|line| line.contains("Made by `cargo xtask api`"))
+    }
+
     /// Whether it is code that only tests run, by where it lies.
     pub(crate) fn is_test(&self) -> bool {
         let is_test =

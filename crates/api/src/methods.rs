@@ -7,53 +7,52 @@ use crate::graph::Graph;
 use crate::node::NewOp;
 use crate::operand::Operand;
 use crate::output::Output;
+use crate::tf;
 use crate::variable::Variable;
 
 macro_rules! unary {
-    ($($(#[$doc:meta])* $name:ident => $op:literal;)+) => { $(
+    ($($(#[$doc:meta])* $name:ident => $op:ident;)+) => { $(
         $(#[$doc])*
         #[track_caller]
         #[must_use]
         pub fn $name(&self) -> Output<T> {
-            NewOp::new(self.graph(), $op).input(self).output()
+            tf::$op(self)
         }
     )+ };
 }
 
 macro_rules! binary {
-    ($($(#[$doc:meta])* $name:ident => $op:literal -> $t:ty;)+) => { $(
+    ($($(#[$doc:meta])* $name:ident => $op:ident -> $t:ty;)+) => { $(
         $(#[$doc])*
         #[track_caller]
         #[must_use]
         pub fn $name(&self, other: impl Operand<T>) -> Output<$t> {
-            NewOp::new(self.graph(), $op).input(self).input(other).output()
+            tf::$op(self, other)
         }
     )+ };
 }
 
 macro_rules! reductions {
-    ($($name:ident, $over:ident, $keeping:ident => $op:literal, $what:literal;)+) => { $(
+    ($($name:ident, $over:ident, $keeping:ident => $function:ident, $op:ident, $what:literal;)+) => { $(
         #[doc = concat!("The ", $what, " of all elements: a scalar.")]
         #[track_caller]
         #[must_use]
         pub fn $name(&self) -> Output<T> {
-            let axes = self.all_axes();
-            NewOp::new(self.graph(), $op).input(self).input(&axes).output()
+            tf::$function(self, &self.all_axes())
         }
 
         #[doc = concat!("The ", $what, " over these axes, which are removed.")]
         #[track_caller]
         #[must_use]
         pub fn $over<I: TensorType>(&self, axes: impl Operand<I>) -> Output<T> {
-            NewOp::new(self.graph(), $op).input(self).input(axes).output()
+            tf::$function(self, axes)
         }
 
         #[doc = concat!("The ", $what, " over these axes, which keep the size 1.")]
         #[track_caller]
         #[must_use]
         pub fn $keeping<I: TensorType>(&self, axes: impl Operand<I>) -> Output<T> {
-            let op = NewOp::new(self.graph(), $op).input(self).input(axes);
-            op.attr("keep_dims", true).output()
+            tf::$op::new().keep_dims(true).build(self, axes)
         }
     )+ };
 }
@@ -61,96 +60,96 @@ macro_rules! reductions {
 impl<T: TensorType> Output<T> {
     unary! {
         /// The absolute value.
-        abs => "Abs";
+        abs => abs;
         /// `e` to the power of each element.
-        exp => "Exp";
+        exp => exp;
         /// The natural logarithm.
-        log => "Log";
+        log => log;
         /// The natural logarithm of 1 plus each element.
-        log1p => "Log1p";
+        log1p => log1p;
         /// The square root.
-        sqrt => "Sqrt";
+        sqrt => sqrt;
         /// One divided by the square root.
-        rsqrt => "Rsqrt";
+        rsqrt => rsqrt;
         /// The square.
-        square => "Square";
+        square => square;
         /// One divided by each element.
-        reciprocal => "Reciprocal";
+        reciprocal => reciprocal;
         /// The sine.
-        sin => "Sin";
+        sin => sin;
         /// The cosine.
-        cos => "Cos";
+        cos => cos;
         /// The hyperbolic tangent.
-        tanh => "Tanh";
+        tanh => tanh;
         /// The error function.
-        erf => "Erf";
+        erf => erf;
         /// The logistic function.
-        sigmoid => "Sigmoid";
+        sigmoid => sigmoid;
         /// The rectified linear unit: `max(x, 0)`.
-        relu => "Relu";
+        relu => relu;
         /// The rectified linear unit up to 6.
-        relu6 => "Relu6";
+        relu6 => relu6;
         /// The exponential linear unit.
-        elu => "Elu";
+        elu => elu;
         /// The scaled exponential linear unit.
-        selu => "Selu";
+        selu => selu;
         /// `log(1 + exp(x))`.
-        softplus => "Softplus";
+        softplus => softplus;
         /// Softmax over the last axis.
-        softmax => "Softmax";
+        softmax => softmax;
         /// The logarithm of the softmax over the last axis.
-        log_softmax => "LogSoftmax";
+        log_softmax => log_softmax;
         /// Rounds down.
-        floor => "Floor";
+        floor => floor;
         /// Rounds up.
-        ceil => "Ceil";
+        ceil => ceil;
         /// Rounds to the nearest integer, halves to even.
-        round => "Round";
+        round => round;
         /// -1, 0 or 1.
-        sign => "Sign";
+        sign => sign;
         /// Zeros of the same shape.
-        zeros_like => "ZerosLike";
+        zeros_like => zeros_like;
         /// Ones of the same shape.
-        ones_like => "OnesLike";
+        ones_like => ones_like;
         /// The same value, through which no gradient passes.
-        stop_gradient => "StopGradient";
+        stop_gradient => stop_gradient;
         /// Half the sum of squares.
-        l2_loss => "L2Loss";
+        l2_loss => l2_loss;
     }
 
     binary! {
         /// This to the power of `other`.
-        pow => "Pow" -> T;
+        pow => pow -> T;
         /// The larger of both.
-        maximum => "Maximum" -> T;
+        maximum => maximum -> T;
         /// The smaller of both.
-        minimum => "Minimum" -> T;
+        minimum => minimum -> T;
         /// The quotient, rounded down.
-        floor_div => "FloorDiv" -> T;
+        floor_div => floor_div -> T;
         /// The remainder with the sign of `other`.
-        floor_mod => "FloorMod" -> T;
+        floor_mod => floor_mod -> T;
         /// The square of the difference.
-        squared_difference => "SquaredDifference" -> T;
+        squared_difference => squared_difference -> T;
         /// Whether this is less.
-        less => "Less" -> bool;
+        less => less -> bool;
         /// Whether this is less or equal.
-        less_equal => "LessEqual" -> bool;
+        less_equal => less_equal -> bool;
         /// Whether this is greater.
-        greater => "Greater" -> bool;
+        greater => greater -> bool;
         /// Whether this is greater or equal.
-        greater_equal => "GreaterEqual" -> bool;
+        greater_equal => greater_equal -> bool;
         /// Whether both are equal.
-        equal => "Equal" -> bool;
+        equal => equal -> bool;
         /// Whether both differ.
-        not_equal => "NotEqual" -> bool;
+        not_equal => not_equal -> bool;
     }
 
     reductions! {
-        sum, sum_axes, sum_keepdims => "Sum", "sum";
-        mean, mean_axes, mean_keepdims => "Mean", "mean";
-        max, max_axes, max_keepdims => "Max", "maximum";
-        min, min_axes, min_keepdims => "Min", "minimum";
-        prod, prod_axes, prod_keepdims => "Prod", "product";
+        sum, sum_axes, sum_keepdims => sum, Sum, "sum";
+        mean, mean_axes, mean_keepdims => mean, Mean, "mean";
+        max, max_axes, max_keepdims => max, Max, "maximum";
+        min, min_axes, min_keepdims => min, Min, "minimum";
+        prod, prod_axes, prod_keepdims => prod, Prod, "product";
     }
 
     /// All axes, for reductions.
@@ -170,18 +169,17 @@ impl<T: TensorType> Output<T> {
     #[track_caller]
     #[must_use]
     pub fn matmul(&self, other: impl Operand<T>) -> Output<T> {
-        let op = match self.shape().rank() {
-            Some(2) => "MatMul",
-            _ => "BatchMatMulV2",
-        };
-        NewOp::new(self.graph(), op).input(self).input(other).output()
+        match self.shape().rank() {
+            Some(2) => tf::mat_mul(self, other),
+            _ => tf::batch_mat_mul_v2(self, other),
+        }
     }
 
     /// This plus a vector along the last axis.
     #[track_caller]
     #[must_use]
     pub fn bias_add(&self, bias: impl Operand<T>) -> Output<T> {
-        NewOp::new(self.graph(), "BiasAdd").input(self).input(bias).output()
+        tf::bias_add(self, bias)
     }
 
     /// Softmax cross entropy with class indices: one value for each of them. The last axis has the
@@ -189,90 +187,83 @@ impl<T: TensorType> Output<T> {
     #[track_caller]
     #[must_use]
     pub fn softmax_cross_entropy<L: TensorType>(&self, labels: impl Operand<L>) -> Output<T> {
-        let g = self.graph();
-        let op = "SparseSoftmaxCrossEntropyWithLogits";
         if self.shape().rank() == Some(2) {
-            return NewOp::new(g, op).input(self).input(labels).output();
+            return tf::sparse_softmax_cross_entropy_with_logits(self, labels).0;
         }
         let classes = self.shape().dims().and_then(|dims| dims.last().copied().flatten());
         let rows = self.reshape([-1, classes.map_or(-1, |classes| classes as i32)]);
-        let labels: Output<L> = NewOp::new(g, "Reshape").input(labels).input([-1i32]).output();
-        NewOp::new(g, op).input(&rows).input(&labels).output()
+        let flat = NewOp::new(self.graph(), "Reshape").input(labels).input([-1i32]);
+        tf::sparse_softmax_cross_entropy_with_logits(&rows, &flat.output::<L>()).0
     }
 
     /// The elements in another shape; one size may be -1, which the others determine.
     #[track_caller]
     #[must_use]
     pub fn reshape<I: TensorType>(&self, shape: impl Operand<I>) -> Output<T> {
-        NewOp::new(self.graph(), "Reshape").input(self).input(shape).output()
+        tf::reshape(self, shape)
     }
 
     /// The dimensions in another order.
     #[track_caller]
     #[must_use]
     pub fn transpose<I: TensorType>(&self, order: impl Operand<I>) -> Output<T> {
-        NewOp::new(self.graph(), "Transpose").input(self).input(order).output()
+        tf::transpose(self, order)
     }
 
     /// Inserts a dimension of size 1.
     #[track_caller]
     #[must_use]
     pub fn expand_dims<I: TensorType>(&self, axis: impl Operand<I>) -> Output<T> {
-        NewOp::new(self.graph(), "ExpandDims").input(self).input(axis).output()
+        tf::expand_dims(self, axis)
     }
 
     /// Removes dimensions of size 1: these, or all if none are named.
     #[track_caller]
     #[must_use]
     pub fn squeeze(&self, axes: &[i64]) -> Output<T> {
-        NewOp::new(self.graph(), "Squeeze").input(self).attr("squeeze_dims", axes).output()
+        tf::Squeeze::new().squeeze_dims(axes).build(self)
     }
 
     /// Repeats the tensor along each dimension.
     #[track_caller]
     #[must_use]
     pub fn tile<I: TensorType>(&self, multiples: impl Operand<I>) -> Output<T> {
-        NewOp::new(self.graph(), "Tile").input(self).input(multiples).output()
+        tf::tile(self, multiples)
     }
 
     /// The elements as another type.
     #[track_caller]
     #[must_use]
     pub fn cast<U: TensorType>(&self) -> Output<U> {
-        let op = NewOp::new(self.graph(), "Cast").input(self);
-        match U::DTYPE {
-            Some(dtype) => op.attr("DstT", dtype).output(),
-            None => op.output(),
-        }
+        tf::cast(self)
     }
 
     /// Rows of the first axis.
     #[track_caller]
     #[must_use]
     pub fn gather<I: TensorType>(&self, indices: impl Operand<I>) -> Output<T> {
-        NewOp::new(self.graph(), "GatherV2").input(self).input(indices).input(0i32).output()
+        tf::gather_v2(self, indices, 0i32)
     }
 
     /// The position of the largest element along an axis.
     #[track_caller]
     #[must_use]
     pub fn argmax<I: TensorType>(&self, axis: impl Operand<I>) -> Output<i64> {
-        let op = NewOp::new(self.graph(), "ArgMax").input(self).input(axis);
-        op.attr("output_type", DType::Int64).output()
+        tf::arg_max(self, axis)
     }
 
     /// Elements below `low` become `low`, those above `high` become `high`.
     #[track_caller]
     #[must_use]
     pub fn clip(&self, low: impl Operand<T>, high: impl Operand<T>) -> Output<T> {
-        NewOp::new(self.graph(), "ClipByValue").input(self).input(low).input(high).output()
+        tf::clip_by_value(self, low, high)
     }
 
     /// The shape as a tensor.
     #[track_caller]
     #[must_use]
     pub fn shape_tensor(&self) -> Output<i32> {
-        NewOp::new(self.graph(), "Shape").input(self).output()
+        tf::shape(self)
     }
 }
 
@@ -281,44 +272,42 @@ impl Output<bool> {
     #[track_caller]
     #[must_use]
     pub fn logical_not(&self) -> Output<bool> {
-        NewOp::new(self.graph(), "LogicalNot").input(self).output()
+        tf::logical_not(self)
     }
 
     /// Whether both are true.
     #[track_caller]
     #[must_use]
     pub fn logical_and(&self, other: impl Operand<bool>) -> Output<bool> {
-        NewOp::new(self.graph(), "LogicalAnd").input(self).input(other).output()
+        tf::logical_and(self, other)
     }
 
     /// Whether either is true.
     #[track_caller]
     #[must_use]
     pub fn logical_or(&self, other: impl Operand<bool>) -> Output<bool> {
-        NewOp::new(self.graph(), "LogicalOr").input(self).input(other).output()
+        tf::logical_or(self, other)
     }
 
     /// Elements of `yes` where this is true, of `no` elsewhere.
     #[track_caller]
     #[must_use]
     pub fn select<U: TensorType>(&self, yes: impl Operand<U>, no: impl Operand<U>) -> Output<U> {
-        NewOp::new(self.graph(), "SelectV2").input(self).input(yes).input(no).output()
+        tf::select_v2(self, yes, no)
     }
 
     /// Whether all elements are true.
     #[track_caller]
     #[must_use]
     pub fn all(&self) -> Output<bool> {
-        let axes = self.all_axes();
-        NewOp::new(self.graph(), "All").input(self).input(&axes).output()
+        tf::all(self, &self.all_axes())
     }
 
     /// Whether any element is true.
     #[track_caller]
     #[must_use]
     pub fn any_true(&self) -> Output<bool> {
-        let axes = self.all_axes();
-        NewOp::new(self.graph(), "Any").input(self).input(&axes).output()
+        tf::any(self, &self.all_axes())
     }
 }
 
@@ -327,39 +316,33 @@ impl<T: TensorType> Variable<T> {
     #[track_caller]
     #[must_use]
     pub fn gather_rows<I: TensorType>(&self, indices: &Output<I>) -> Output<T> {
-        let op = NewOp::new(indices.graph(), "ResourceGather").input(self.handle()).input(indices);
-        match T::DTYPE {
-            Some(dtype) => op.attr("dtype", dtype).output(),
-            None => op.output(),
-        }
+        tf::resource_gather(&self.handle().within(indices.graph()), indices)
     }
-}
-
-/// Tensors joined along an existing axis.
-#[track_caller]
-pub fn concat<T: TensorType>(tensors: &[&Output<T>], axis: impl Operand<i32>) -> Output<T> {
-    joined("ConcatV2", tensors).input(axis).output()
-}
-
-/// Tensors joined along a new axis.
-#[track_caller]
-pub fn stack<T: TensorType>(tensors: &[&Output<T>], axis: i64) -> Output<T> {
-    joined("Pack", tensors).attr("axis", axis).output()
-}
-
-/// # Panics
-/// If there are no tensors: then there is no graph to add a node to.
-#[track_caller]
-fn joined<'a, T: TensorType>(op: &'a str, tensors: &[&Output<T>]) -> NewOp<'a> {
-    let first = tensors.first().expect("at least one tensor must be given to join");
-    let mut op = NewOp::new(first.graph(), op);
-    for tensor in tensors {
-        op = op.input(*tensor);
-    }
-    op
 }
 
 impl Graph {
+    /// Tensors joined along an existing axis.
+    #[track_caller]
+    pub fn concat<T: TensorType>(
+        &self,
+        tensors: &[&Output<T>],
+        axis: impl Operand<i32>,
+    ) -> Output<T> {
+        self.joined("ConcatV2", tensors).input(axis).output()
+    }
+
+    /// Tensors joined along a new axis.
+    #[track_caller]
+    pub fn stack<T: TensorType>(&self, tensors: &[&Output<T>], axis: i64) -> Output<T> {
+        self.joined("Pack", tensors).attr("axis", axis).output()
+    }
+
+    #[track_caller]
+    fn joined<'a, T: TensorType>(&self, op: &'a str, tensors: &[&Output<T>]) -> NewOp<'a> {
+        let op = NewOp::new(self, op).attr("N", tensors.len() as i64);
+        tensors.iter().fold(op, |op, tensor| op.input(*tensor))
+    }
+
     /// A tensor of zeros.
     #[track_caller]
     pub fn zeros<T: TensorType>(&self, shape: impl Operand<i32>) -> Output<T> {

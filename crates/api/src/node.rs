@@ -9,7 +9,7 @@ use thalweg_tensor::{Error, Result, Tensor, err};
 use crate::dtype::TensorType;
 use crate::graph::Graph;
 use crate::mistake::Caller;
-use crate::operand::Operand;
+use crate::operand::{Handle, Operand};
 use crate::output::{Operation, Output, Raw};
 
 /// A node under construction: what generated functions are made of, and what ops of a program's own
@@ -39,6 +39,12 @@ impl<'a> NewOp<'a> {
     #[track_caller]
     pub fn new(graph: &Graph, op: &'a str) -> NewOp<'a> {
         NewOp::at(graph, op, Location::caller())
+    }
+
+    /// A node of this op, where the nodes of a handle are added.
+    #[track_caller]
+    pub fn on<T: TensorType>(handle: &impl Handle<T>, op: &'a str) -> NewOp<'a> {
+        NewOp::at(handle.view(), op, Location::caller())
     }
 
     /// As [`NewOp::new`], for a node that the line `caller` asked for.
@@ -78,6 +84,14 @@ impl<'a> NewOp<'a> {
     pub fn attr(mut self, name: &str, value: impl IntoAttr) -> NewOp<'a> {
         self.attrs.set(name, value.into_attr());
         self
+    }
+
+    /// Sets a type attr to the dtype of `T`, if it is known.
+    pub fn dtype<T: TensorType>(self, name: &str) -> NewOp<'a> {
+        match T::DTYPE {
+            Some(dtype) => self.attr(name, dtype),
+            None => self,
+        }
     }
 
     /// Sets several attrs.

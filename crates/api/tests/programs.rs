@@ -1,7 +1,7 @@
 //! Programs by handle: operators, values of all forms, variables, views, growing graphs.
 
 use thalweg_api::{
-    Graph, Init, NewOp, Output, Result, RunSteps, Tensor, TensorType, Variable, concat, feed, stack,
+    Graph, Init, NewOp, Output, Result, RunSteps, Tensor, TensorType, Variable, feed,
 };
 
 /// The value of a tensor that depends on no feed.
@@ -52,8 +52,8 @@ fn methods_compute_what_they_say() {
     assert_eq!(value::<f32, [[f32; 2]; 2]>(&x.transpose([1, 0])), [[1.0, 3.0], [2.0, 4.0]]);
     assert_eq!(value::<i32, [[i32; 2]; 2]>(&x.cast::<i32>()), [[1, 2], [3, 4]]);
     assert_eq!(value::<f32, [[f32; 2]; 1]>(&x.gather([1])), [[3.0, 4.0]]);
-    assert_eq!(value::<f32, [[f32; 2]; 3]>(&concat(&[&x, &x.gather([0])], 0))[2], [1.0, 2.0]);
-    assert_eq!(stack(&[&x, &x, &x], 0).shape().to_shape().unwrap().dims(), [3, 2, 2]);
+    assert_eq!(value::<f32, [[f32; 2]; 3]>(&g.concat(&[&x, &x.gather([0])], 0))[2], [1.0, 2.0]);
+    assert_eq!(g.stack(&[&x, &x, &x], 0).shape().to_shape().unwrap().dims(), [3, 2, 2]);
     assert_eq!(value::<f32, [f32; 2]>(&g.fill([2], 5.0f32)), [5.0; 2]);
     assert_eq!(value::<i32, Vec<i32>>(&g.range(0, 6, 2)), [0, 2, 4]);
     assert_eq!(value::<f32, Vec<f32>>(&g.ones([3])), [1.0; 3]);

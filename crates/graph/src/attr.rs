@@ -134,7 +134,7 @@ impl AttrValue {
     }
 
     /// A list of values of one kind.
-    pub(crate) fn list_of(kind: AttrKind, values: &[AttrValue]) -> Result<AttrValue> {
+    pub fn list_of(kind: AttrKind, values: &[AttrValue]) -> Result<AttrValue> {
         let mut list = ListValue::default();
         for value in values {
             match (kind, value) {
@@ -292,6 +292,7 @@ into_attr! {
     &Shape: |x| AttrValue::from(&PartialShape::from(x));
     &[i64]: |x| AttrValue::List(Arc::new(ListValue { i: x.to_vec(), ..Default::default() }));
     &[f32]: |x| AttrValue::List(Arc::new(ListValue { f: x.to_vec(), ..Default::default() }));
+    &[bool]: |x| AttrValue::List(Arc::new(ListValue { b: x.to_vec(), ..Default::default() }));
     &[DType]: |x| AttrValue::List(Arc::new(ListValue {
         r#type: x.iter().map(|t| t.to_proto()).collect(),
         ..Default::default()

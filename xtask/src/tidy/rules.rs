@@ -273,7 +273,7 @@ pub(super) fn file_sizes(files: &[File]) -> Vec<Problem> {
 
 fn file_sizes_with(files: &[File], longer: &[(&str, usize)]) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for file in shipped(files) {
+    for file in shipped(files).filter(|file| !file.is_generated()) {
         let lines = source::lines_without_tests(&file.text);
         let entry = longer.iter().find(|(path, _)| *path == file.path).map(|&(_, max)| max);
         let what = match entry {
