@@ -74,7 +74,7 @@ fn lists() {
     assert_eq!(all["tensors"].as_array().unwrap().len(), 27);
     assert_eq!(all["format"], "checkpoint");
     let first = json(&["checkpoint", "list", &recorded("first"), "--json"]);
-    assert_eq!(first["format"], "checkpoint of the first format");
+    assert_eq!(first["format"], "V1 checkpoint");
     assert_eq!(first["tensors"][0]["name"], "bool");
     let arrays = text(&["checkpoint", "list", &recorded("compressed.npz")]);
     assert!(arrays.contains("a/b int64 [2]\n"), "{arrays}");
@@ -91,7 +91,7 @@ fn other_paths_of_a_checkpoint() {
     let said = failed(&["checkpoint", "list", &recorded("mixd")]);
     assert!(said.contains("there is no checkpoint") && said.contains("/mixed"), "{said}");
     let said = failed(&["checkpoint", "list", &recorded("record.py")]);
-    assert!(said.contains("is no checkpoint"), "{said}");
+    assert!(said.contains("is not a checkpoint"), "{said}");
     let folder = Folder::new("checkpoints-other");
     std::fs::write(folder.path("x.data-00000-of-00001"), b"").unwrap();
     let said = failed(&["checkpoint", "list", &folder.path("x.data-00000-of-00001")]);
@@ -104,7 +104,7 @@ fn folders() {
     small(&folder.path("model-1"));
     small(&folder.path("model-2"));
     let said = failed(&["checkpoint", "list", &folder.path("")]);
-    assert!(said.contains("2 checkpoints and no file 'checkpoint'"), "{said}");
+    assert!(said.contains("2 checkpoints and no checkpoint state file"), "{said}");
     let state = CheckpointState {
         latest: folder.path("model-2"),
         all: vec![folder.path("model-1"), folder.path("model-2")],
@@ -118,20 +118,20 @@ fn folders() {
     assert_eq!(found["latest"], folder.path("model-2"));
     std::fs::remove_file(folder.path("model-1.index")).unwrap();
     let said = failed(&["inspect", &folder.path("checkpoint")]);
-    assert!(said.contains("model-1 is listed and not there"), "{said}");
+    assert!(said.contains("model-1 is listed and missing"), "{said}");
 }
 
 #[test]
 fn verifies() {
     // One tensor of this one was saved in part only.
     let said = failed(&["checkpoint", "verify", &recorded("slices")]);
-    assert!(said.contains("'half'") && said.contains("5 of 6 tensors are whole"), "{said}");
+    assert!(said.contains("'half'") && said.contains("5 of 6 tensors are intact"), "{said}");
     let all = [recorded("mixed"), recorded("dtypes"), recorded("first"), recorded("plain.npz")];
     let mut args = vec!["checkpoint", "verify", "--json"];
     args.extend(all.iter().map(String::as_str));
     let report = json(&args);
     assert_eq!(report["problems"], 0);
-    assert_eq!(report["checkpoints"][1]["whole"], 27);
+    assert_eq!(report["checkpoints"][1]["intact"], 27);
     let folder = Folder::new("checkpoints-verify");
     let prefix = folder.path("m");
     small(&prefix);
@@ -141,11 +141,11 @@ fn verifies() {
     std::fs::write(&data, &bytes).unwrap();
     let said = failed(&["checkpoint", "verify", &prefix]);
     assert!(said.contains("the checksum of tensor 'kernel'") && said.contains(&data), "{said}");
-    assert!(said.contains("1 of 2 tensors are whole"), "{said}");
+    assert!(said.contains("1 of 2 tensors are intact"), "{said}");
     // Sizes alone do not tell; sums do.
-    assert_eq!(json(&["inspect", &prefix, "--json"])["whole"], true);
+    assert_eq!(json(&["inspect", &prefix, "--json"])["intact"], true);
     let said = failed(&["inspect", &prefix, "--verify"]);
-    assert!(said.contains("NOT WHOLE"), "{said}");
+    assert!(said.contains("DAMAGED"), "{said}");
     std::fs::write(&data, &bytes[..10]).unwrap();
     let said = failed(&["inspect", &prefix]);
     assert!(said.contains("byte 10: the file ends"), "{said}");
@@ -206,7 +206,7 @@ fn conversions_and_back() {
     text(&["checkpoint", "convert", &recorded("first-slices"), &second]);
     text(&["checkpoint", "diff", &recorded("first-slices"), &second]);
     let said = failed(&["checkpoint", "convert", &second, &folder.path("x.index")]);
-    assert!(said.contains("give the checkpoint's"), "{said}");
+    assert!(said.contains("the output must be its prefix"), "{said}");
 }
 
 #[test]
@@ -215,16 +215,18 @@ fn files_of_checkpoints_are_told() {
     assert_eq!(found["kind"], "index of a checkpoint");
     assert_eq!(found["prefix"], recorded("mixed"));
     let said = text(&["inspect", &recorded("mixed.data-00000-of-00001")]);
-    assert!(said.contains(&format!("commands take the checkpoint's path: {}", recorded("mixed"))));
+    assert!(
+        said.contains(&format!("commands take the checkpoint's prefix: {}", recorded("mixed")))
+    );
     let folder = Folder::new("checkpoints-told");
     small(&folder.path("m"));
     std::fs::write(folder.path("m.data-00000-of-00007"), b"").unwrap();
     let said = failed(&["inspect", &folder.path("m.data-00000-of-00007")]);
-    assert!(said.contains("left from another checkpoint"), "{said}");
+    assert!(said.contains("belongs to another checkpoint"), "{said}");
     let found = json(&["inspect", &recorded("objects"), "--json", "--verify"]);
     assert_eq!((&found["objects"], &found["verified"]), (&7.into(), &true.into()));
     let found = json(&["inspect", &recorded("first"), "--json"]);
-    assert_eq!(found["kind"], "checkpoint of the first format");
+    assert_eq!(found["kind"], "V1 checkpoint");
 }
 
 #[test]
@@ -247,7 +249,7 @@ fn graphs_are_told() {
     assert!(said.contains("GraphDef, text, 1 node") && said.contains("takes x"), "{said}");
     std::fs::write(folder.path("noise"), b"\xff\xfe\xfd").unwrap();
     let said = failed(&["inspect", &folder.path("noise")]);
-    assert!(said.contains("nothing that is known here"), "{said}");
+    assert!(said.contains("of unknown kind"), "{said}");
     let said = failed(&["inspect", &folder.path("nowhere")]);
     assert!(said.contains("there is no checkpoint"), "{said}");
 }
@@ -296,7 +298,7 @@ fn saved_models_are_told() {
     let said = text(&["inspect", &model, "--verify"]);
     for words in [
         "SavedModel, version 1, binary, 1 graph, variables: 2 tensors",
-        "1 asset: whole, checked",
+        "1 asset: intact, verified",
         "graph [serve]: 1 node, 0 functions, written by TensorFlow 2.21.0",
         "signature serving_default (tensorflow/serving/predict)",
         "takes x: float [2]",
@@ -348,9 +350,9 @@ fn records_and_arrays_are_told() {
     let array = folder.path("a.npy");
     let bytes = npy::write(&Tensor::vector(&[1i16, 2]).unwrap()).unwrap();
     std::fs::write(&array, &bytes).unwrap();
-    assert!(text(&["inspect", &array]).contains("NumPy array, int16 [2], 4 bytes: whole"));
+    assert!(text(&["inspect", &array]).contains("NumPy array, int16 [2], 4 bytes: intact"));
     std::fs::write(&array, &bytes[..bytes.len() - 1]).unwrap();
-    assert!(failed(&["inspect", &array]).contains("NOT WHOLE"));
+    assert!(failed(&["inspect", &array]).contains("DAMAGED"));
     let said = text(&["inspect", "--verify", &recorded("plain.npz")]);
     assert!(said.contains("archive of NumPy arrays, 5 tensors"), "{said}");
     let safe = folder.path("x.safetensors");

@@ -96,13 +96,15 @@ fn up_logs_down() {
 
     let again = cluster.command(&["up"]);
     assert_eq!(again.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("is up"));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("is already up"));
 
     let logs = cluster.command(&["logs", "ps/0"]);
     let address = &tasks[0].1;
     assert_eq!(String::from_utf8(logs.stdout).unwrap(), format!("listening on {address}\n"));
     let wrong = cluster.command(&["logs", "ps/7"]);
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("there are: ps/0, worker/0, worker/1"));
+    assert!(
+        String::from_utf8_lossy(&wrong.stderr).contains("the tasks are ps/0, worker/0, worker/1")
+    );
 
     let down = cluster.command(&["down"]);
     assert!(String::from_utf8(down.stdout).unwrap().contains("is down"));
@@ -147,7 +149,7 @@ fn status_tells_how_each_task_is() {
         assert_eq!(words[..3], [task, "alive", address], "{text}");
         assert_eq!(words[3..5], [env!("CARGO_PKG_VERSION"), "CPU:0"], "{text}");
     }
-    assert_eq!(lines.last(), Some(&"nobody waits"), "{text}");
+    assert_eq!(lines.last(), Some(&"no step waits"), "{text}");
 
     let signal = |name: &str, index: usize| {
         let id = cluster.servers(&tasks[index].1);
@@ -253,7 +255,7 @@ fn logs_are_followed_over_restarts_and_a_new_start() {
     eventually("the first line", || follower.count("listening on") == 1);
     let first = cluster.servers(&address)[0];
     assert!(Command::new("kill").args(["-9", &first.to_string()]).status().unwrap().success());
-    eventually("the word of its restart", || follower.count("starts again in 0.5 s") == 1);
+    eventually("the word of its restart", || follower.count("restarts in 0.5 s") == 1);
     eventually("its second start", || follower.count("listening on") == 2);
     cluster.command(&["down"]);
     eventually("the word that it is down", || follower.count("the cluster is down") == 1);

@@ -222,14 +222,14 @@ fn ops_are_listed() {
     assert_eq!(list.len(), 1908);
     let find = |op: &str| list.iter().find(|e| e["op"] == op).unwrap();
     let mul = find("Mul");
-    assert_eq!((&mul["have"], &mul["gradient"]), (&true.into(), &true.into()));
+    assert_eq!((&mul["supported"], &mul["gradient"]), (&true.into(), &true.into()));
     assert!(mul["dtypes"].as_array().unwrap().contains(&"float".into()));
     assert_eq!(mul["golden_passed"], mul["golden_total"]);
     assert!(mul["golden_total"].as_u64().unwrap() > 10);
-    assert_eq!(find("XlaSend")["have"], false);
+    assert_eq!(find("XlaSend")["supported"], false);
     let text = String::from_utf8(thalweg(&["ops"]).stdout).unwrap();
     assert_eq!(text.lines().count(), 1908 + 2);
-    assert!(text.ends_with("ops run here\n"), "{text}");
+    assert!(text.ends_with("ops are supported\n"), "{text}");
 }
 
 /// A graph file of these nodes.
@@ -261,7 +261,7 @@ fn check_names_what_is_missing() {
     }
     let shown = json_of(&thalweg(&["check", &file, "--json"]));
     assert_eq!(shown["nodes"], 5);
-    assert_eq!(shown["lacks"].as_array().unwrap().len(), 4, "{shown}");
+    assert_eq!(shown["unsupported"].as_array().unwrap().len(), 4, "{shown}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 

@@ -183,7 +183,7 @@ fn the_limit_on_open_files_is_raised_or_named() {
     let low = launch("-n");
     assert!(!low.status.success(), "{}", shown(&low));
     let said = String::from_utf8_lossy(&low.stderr);
-    assert!(said.contains("and this one may have 40: raise the hard limit"), "{said}");
+    assert!(said.contains("and the limit is 40: raise the hard limit"), "{said}");
 }
 
 /// What tasks other than `who` do not do.
@@ -235,7 +235,7 @@ fn the_killed_start_again_and_the_failed_if_told_so() {
         assert_eq!(shown.matches("[worker/0] begins").count(), starts, "{flags:?}: {shown}");
         // Who reads one task's log alone learns of it too.
         let log = std::fs::read_to_string(logs.0.path("worker-0.log")).unwrap();
-        assert_eq!(log.matches("starts again in").count(), starts - 1, "{log}");
+        assert_eq!(log.matches("restarts in").count(), starts - 1, "{log}");
     }
 }
 

@@ -205,8 +205,8 @@ fn a_filter_comes_from_a_flag_or_the_environment() {
 #[test]
 fn mistakes_in_flags_are_named() {
     for (args, variable, words) in [
-        (&["--log-level", "loud"][..], ("A", "a"), "--log-level: 'loud' is no level"),
-        (&[], ("THALWEG_LOG", "x=y"), "THALWEG_LOG: 'y' is no level"),
+        (&["--log-level", "loud"][..], ("A", "a"), "--log-level: 'loud' is not a level"),
+        (&[], ("THALWEG_LOG", "x=y"), "THALWEG_LOG: 'y' is not a level"),
         (&[], ("THALWEG_LOG_FORMAT", "xml"), "THALWEG_LOG_FORMAT: "),
         (&["--log-format", "xml"], ("A", "a"), "possible values: text, json"),
     ] {

@@ -209,7 +209,7 @@ fn a_small_tour_loses_a_worker_and_nothing_else() {
     // Chance is 0.1.
     assert!(tour.number("test_accuracy") > 0.2, "{}", tour.text);
     for words in
-        ["40 updates", "worker/1 was killed", "nothing was lost", "\"event\":\"lost\"", "█"]
+        ["40 updates", "worker/1 was killed", "no update was lost", "\"event\":\"lost\"", "█"]
     {
         assert!(tour.text.contains(words), "{words} is not in\n{}", tour.text);
     }

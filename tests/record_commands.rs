@@ -81,7 +81,7 @@ fn damage_is_named_and_passed_over() {
     let folder = Folder::new("commands-verify");
     let path = folder.path("a");
     write_records(&path, &[b"one", b"two", b"three"], Compression::None);
-    assert!(text(&["tfrecord", "verify", &path]).contains("3 records, whole"));
+    assert!(text(&["tfrecord", "verify", &path]).contains("3 records, intact"));
     let mut content = std::fs::read(&path).unwrap();
     content[19 + 13] ^= 1;
     std::fs::write(&path, &content).unwrap();

@@ -62,7 +62,7 @@ fn commands_take_urls() {
     let merge = ["tfrecord", "merge", "s3://bucket/data/train-*", "--out", "s3://bucket/all"];
     assert!(output(&store, &merge).contains("12 records of 3 files"));
     let verified = output(&store, &["tfrecord", "verify", "s3://bucket/all"]);
-    assert!(verified.contains("12 records, whole"), "{verified}");
+    assert!(verified.contains("12 records, intact"), "{verified}");
     let graph =
         "node { name: 'x' op: 'Placeholder' attr { key: 'dtype' value { type: DT_FLOAT } } }
         node { name: 'y' op: 'Neg' input: 'x' attr { key: 'T' value { type: DT_FLOAT } } }";

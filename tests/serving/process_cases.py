@@ -37,7 +37,7 @@ def case_flags_and_environment(world):
     with world.start(f"--model=m={folder}/1") as server:
         assert server.predict("m", {"x": X}, version=1)["y"][0, 0] == 3.0
     ended = subprocess.run([world.thalweg, "serve"], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2 and "say what to serve" in ended.stderr, ended
+    assert ended.returncode == 2 and "no model to serve" in ended.stderr, ended
 
 
 def case_check(world):
@@ -52,7 +52,7 @@ def case_check(world):
     default = found["signatures"]["serving_default"]
     assert default["inputs"] == {"x": {"dtype": "float", "shape": [-1, 1]}}, default
     ended = run(world.root)
-    assert ended.returncode == 1 and "no SavedModel" in ended.stderr, ended
+    assert ended.returncode == 1 and "not a SavedModel" in ended.stderr, ended
 
 
 def case_health(world):

@@ -348,8 +348,7 @@ fn launched(python: &Path, thalweg: &str) -> Result<Outcome> {
 fn configured(python: &Path, thalweg: &str) -> Result<Outcome> {
     let args = ["--ps", "1", "--workers", "1", "--transport", "grpc", "--memory-limit", "300"];
     let text = launch(python, thalweg, &args, "configured.py")?;
-    let ignored =
-        "the server does not heed gpu_options.allow_growth, graph_options.place_pruned_graph";
+    let ignored = "the server ignores gpu_options.allow_growth, graph_options.place_pruned_graph";
     for line in [
         format!("[worker/0] memory [{}]", 300 << 20),
         format!("[ps/0] thalweg: {ignored}\n"),

@@ -1,4 +1,4 @@
-//! `thalweg check`: lists what a graph needs that this program lacks, without running it.
+//! `thalweg check`: lists what a graph needs that this program unsupported, without running it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,9 +14,9 @@ use thalweg_runtime::memory_limit_bytes;
 use thalweg_storage::ByUrl;
 use thalweg_tensor::{Budget, Error, Result, err};
 
-use crate::{Failure, Registry, files, graph_file, needed, ops};
+use crate::{Failure, Registry, files, graph_file, ops, prune};
 
-/// The number of nodes that are listed for each missing feature; the others are counted.
+/// The number of nodes that are listed for each unsupported feature; the others are counted.
 const NODES_SHOWN: usize = 8;
 /// The memory limit of kernels that are instantiated by the check.
 const KERNEL_BYTES_MAX: usize = 1 << 30;
@@ -37,30 +37,29 @@ pub struct Args {
 
 /// Checks the graph.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
-    let mut lacks = Lacks::default();
+    let mut unsupported = Unsupported::default();
     let graphs = if files::is_folder(&args.graph)? {
-        model_graphs(&args.graph, &mut lacks)?
+        model_graphs(&args.graph, &mut unsupported)?
     } else {
         graph_file::read_any(&args.graph)?
     };
     let mut nodes = 0;
     for graph in graphs {
         nodes += graph.node.len();
-        check(registry, graph, &mut lacks);
+        check(registry, graph, &mut unsupported);
     }
     if args.json {
-        writeln!(out, "{}", lacks.to_json(nodes))?;
+        writeln!(out, "{}", unsupported.to_json(nodes))?;
     } else {
-        lacks.write_text(nodes, out)?;
+        unsupported.write_text(nodes, out)?;
     }
-    match lacks.0.len() {
+    match unsupported.0.len() {
         0 => Ok(()),
         n => Err(Failure::Failed(err!(
             Unimplemented,
-            "{} needs {n} thing{} that {} not here",
+            "{} needs {n} unsupported feature{}",
             args.graph.display(),
-            if n == 1 { "" } else { "s" },
-            if n == 1 { "is" } else { "are" }
+            if n == 1 { "" } else { "s" }
         ))),
     }
 }
@@ -86,11 +85,11 @@ impl Kind {
     }
 }
 
-/// Missing features, and the nodes that need them.
+/// Unsupported features, and the nodes that need them.
 #[derive(Default)]
-struct Lacks(BTreeMap<(Kind, String, String), Vec<String>>);
+struct Unsupported(BTreeMap<(Kind, String, String), Vec<String>>);
 
-impl Lacks {
+impl Unsupported {
     fn add(&mut self, kind: Kind, op: &str, what: impl Into<String>, node: &str) {
         let nodes = self.0.entry((kind, op.to_owned(), what.into())).or_default();
         if !nodes.iter().any(|n| n == node) {
@@ -99,9 +98,14 @@ impl Lacks {
     }
 
     fn to_json(&self, nodes: usize) -> serde_json::Value {
-        let lack = |((kind, op, what), nodes): (&(Kind, String, String), &Vec<String>)| serde_json::json!({"kind": kind.name(), "op": op, "what": what, "nodes": nodes});
-        let lacks: Vec<serde_json::Value> = self.0.iter().map(lack).collect();
-        serde_json::json!({"nodes": nodes, "lacks": lacks})
+        let mut unsupported = Vec::new();
+        for ((kind, op, what), nodes) in &self.0 {
+            let kind = kind.name();
+            unsupported.push(serde_json::json!({
+                "kind": kind, "op": op, "what": what, "nodes": nodes,
+            }));
+        }
+        serde_json::json!({"nodes": nodes, "unsupported": unsupported})
     }
 
     fn write_text(&self, nodes: usize, out: &mut dyn Write) -> Result<(), Failure> {
@@ -115,23 +119,23 @@ impl Lacks {
             writeln!(out, "    needed by {}{more}", shown.join(", "))?;
         }
         if self.0.is_empty() {
-            writeln!(out, "all {nodes} nodes can run here")?;
+            writeln!(out, "all {nodes} nodes are supported")?;
         }
         Ok(())
     }
 }
 
-/// The graphs of a SavedModel, each pruned to what loading it and its signatures need.
-fn model_graphs(folder: &Path, lacks: &mut Lacks) -> Result<Vec<pb::GraphDef>> {
+/// The graphs of a SavedModel, each pruned to the nodes that loading and its signatures need.
+fn model_graphs(folder: &Path, unsupported: &mut Unsupported) -> Result<Vec<pb::GraphDef>> {
     let storage: Arc<dyn Storage> = Arc::new(ByUrl::default());
     let folder = folder.to_str().ok_or_else(|| {
-        err!(InvalidArgument, "{}: the name of the folder must be text", folder.display())
+        err!(InvalidArgument, "{}: the path of the folder must be UTF-8", folder.display())
     })?;
     let file = SavedModelFile::read(&*storage, folder, memory_limit_bytes())?;
     let mut graphs = Vec::new();
     for mut meta in file.into_meta_graphs() {
         let mut note = |kind: Kind, error: &Error| {
-            lacks.add(kind, "", error.message(), "the model");
+            unsupported.add(kind, "", error.message(), "the model");
         };
         let mut roots = Vec::new();
         match meta.signatures() {
@@ -152,31 +156,31 @@ fn model_graphs(folder: &Path, lacks: &mut Lacks) -> Result<Vec<pb::GraphDef>> {
         if let Err(e) = meta.resolve_assets(&*storage) {
             note(Kind::File, &e);
         }
-        graphs.push(needed::keep(meta.take_graph()?, &roots));
+        graphs.push(prune::prune(meta.take_graph()?, &roots));
     }
     Ok(graphs)
 }
 
-fn check(registry: &Registry, def: pb::GraphDef, lacks: &mut Lacks) {
+fn check(registry: &Registry, def: pb::GraphDef, unsupported: &mut Unsupported) {
     let functions: Vec<&pb::FunctionDef> = def.library.iter().flat_map(|l| &l.function).collect();
     let names: Vec<&str> =
         functions.iter().filter_map(|f| Some(f.signature.as_ref()?.name.as_str())).collect();
     for node in &def.node {
-        check_def(registry, &names, node, &node.name, lacks);
+        check_def(registry, &names, node, &node.name, unsupported);
     }
     for (function, name) in functions.iter().zip(&names) {
         for node in &function.node_def {
-            check_def(registry, &names, node, &format!("{name}/{}", node.name), lacks);
+            check_def(registry, &names, node, &format!("{name}/{}", node.name), unsupported);
         }
     }
-    // Only a graph whose ops are all known can be made; its kernels tell what else they refuse.
+    // A graph can only be built if all its ops are known; its kernels check further attrs.
     let is_known = |op: &str| names.contains(&op) || registry.ops.get(op).is_ok();
     if !def.node.iter().all(|n| is_known(&n.op)) {
         return;
     }
     match Graph::from_def(registry.ops.clone(), def) {
-        Ok(graph) => check_kernels(registry, &graph, lacks),
-        Err(e) => lacks.add(Kind::Graph, "", e.to_string(), "the graph"),
+        Ok(graph) => check_kernels(registry, &graph, unsupported),
+        Err(e) => unsupported.add(Kind::Graph, "", e.to_string(), "the graph"),
     }
 }
 
@@ -186,25 +190,25 @@ fn check_def(
     functions: &[&str],
     def: &pb::NodeDef,
     name: &str,
-    lacks: &mut Lacks,
+    unsupported: &mut Unsupported,
 ) {
     if functions.contains(&def.op.as_str()) {
         return;
     }
     let Ok(op) = registry.ops.get(&def.op) else {
-        lacks.add(Kind::Op, &def.op, "neither TensorFlow 2.21 nor this program knows it", name);
+        unsupported.add(Kind::Op, &def.op, "unknown to TensorFlow 2.21 and to this program", name);
         return;
     };
     if !ops::has(registry, &def.op) {
-        lacks.add(Kind::Op, &def.op, "it has no kernel here", name);
+        unsupported.add(Kind::Op, &def.op, "it has no kernel", name);
         return;
     }
     for attr in def.attr.keys().filter(|a| !a.starts_with('_')) {
         if op.attr(attr).is_none() {
-            lacks.add(Kind::Attr, &def.op, format!("there is no attr '{attr}'"), name);
+            unsupported.add(Kind::Attr, &def.op, format!("the op has no attr '{attr}'"), name);
         }
     }
-    check_dtypes(registry, op, def, name, lacks);
+    check_dtypes(registry, op, def, name, unsupported);
 }
 
 fn check_dtypes(
@@ -212,7 +216,7 @@ fn check_dtypes(
     op: &Arc<Op>,
     def: &pb::NodeDef,
     name: &str,
-    lacks: &mut Lacks,
+    unsupported: &mut Unsupported,
 ) {
     let is_placeholder =
         |a: &pb::AttrValue| matches!(a.value, Some(pb::attr_value::Value::Placeholder(_)));
@@ -225,12 +229,12 @@ fn check_dtypes(
         node.attrs.set(attr.as_str(), AttrValue::from_proto(value.clone()));
     }
     if let Err(e) = registry.kernels.find(&node, "CPU") {
-        lacks.add(Kind::Dtype, &op.name, e.message(), name);
+        unsupported.add(Kind::Dtype, &op.name, e.message(), name);
     }
 }
 
 /// Instantiates every kernel, to check its attrs.
-fn check_kernels(registry: &Registry, graph: &Graph, lacks: &mut Lacks) {
+fn check_kernels(registry: &Registry, graph: &Graph, unsupported: &mut Unsupported) {
     let (budget, environment) = (Budget::new(KERNEL_BYTES_MAX), Environment::frozen());
     for node in graph.nodes() {
         let is_structural = node.role().is_interpreted();
@@ -240,7 +244,7 @@ fn check_kernels(registry: &Registry, graph: &Graph, lacks: &mut Lacks) {
         }
         let init = KernelInit { node, budget: &budget, environment: &environment };
         if let Err(e) = (kernel.create)(&init) {
-            lacks.add(Kind::Attr, &node.op.name, e.message(), &node.name);
+            unsupported.add(Kind::Attr, &node.op.name, e.message(), &node.name);
         }
     }
 }

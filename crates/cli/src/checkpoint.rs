@@ -98,7 +98,7 @@ fn verify(paths: &[String], json: bool, out: &mut dyn Write) -> Result<(), Failu
         let (path, tensors, whole, bytes, found) = match open(path) {
             Ok(source) => {
                 let report = source.verify();
-                (source.path.clone(), source.len(), report.whole, report.bytes, report.problems)
+                (source.path.clone(), source.len(), report.intact, report.bytes, report.problems)
             }
             Err(Failure::Failed(e)) => (path.clone(), 0, 0, 0, vec![e]),
             Err(other) => return Err(other),
@@ -107,7 +107,7 @@ fn verify(paths: &[String], json: bool, out: &mut dyn Write) -> Result<(), Failu
         let messages: Vec<&str> = found.iter().map(thalweg_tensor::Error::message).collect();
         if json {
             listed.push(json!({
-                "path": path, "tensors": tensors, "whole": whole, "bytes": bytes,
+                "path": path, "tensors": tensors, "intact": whole, "bytes": bytes,
                 "problems": messages,
             }));
             continue;
@@ -116,9 +116,9 @@ fn verify(paths: &[String], json: bool, out: &mut dyn Write) -> Result<(), Failu
             writeln!(out, "{message}")?;
         }
         if found.is_empty() {
-            writeln!(out, "{path}: {}, {bytes} bytes, whole", count(tensors, "tensor"))?;
+            writeln!(out, "{path}: {}, {bytes} bytes, intact", count(tensors, "tensor"))?;
         } else if tensors > 0 {
-            writeln!(out, "{path}: {whole} of {tensors} tensors are whole")?;
+            writeln!(out, "{path}: {whole} of {tensors} tensors are intact")?;
         }
     }
     if json {

@@ -20,18 +20,18 @@ use thalweg_tensor::{Result as Answer, err};
 use tracing::warn;
 
 use crate::server::{Transport, parse_cluster};
-use crate::supervise::{self, Program, Restarts, Screen};
+use crate::supervise::{self, PrefixedOutput, Program, RestartPolicy};
 use crate::{Failure, descriptors, logging};
 use file::ClusterFile;
 use state::{Started, StateFolder};
 use status::Form;
 
 /// How long `up` waits for the tasks to listen, and `down` for them to end.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// The first line of a task's output.
-const LISTENS: &str = "listening on ";
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The prefix of the first line that a task prints.
+const LISTENING: &str = "listening on ";
 /// The polling interval.
-const PAUSE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Start and supervise the tasks of a cluster file on this machine.
 #[derive(clap::Args, Clone, Debug)]
@@ -114,9 +114,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     match &args.command {
         Command::Up { foreground, supervise, transport, .. } => {
             file.transport = transport.or(file.transport);
-            // A container ends with its first process.
+            // A container ends with PID 1, so `up` must stay in the foreground.
             match *foreground || *supervise || std::process::id() == 1 {
-                true => stay(&file, &state, *supervise),
+                true => supervise_tasks(&file, &state, *supervise),
                 false => up(path, args.state_dir.as_deref(), &file, &state, out),
             }
         }
@@ -144,11 +144,12 @@ fn up(
 ) -> Result<(), Failure> {
     let name = &file.name;
     if state.lock()?.is_none() {
-        let error = err!(AlreadyExists, "cluster '{name}' is up; `thalweg cluster down` ends it");
+        let error =
+            err!(AlreadyExists, "cluster '{name}' is already up; `thalweg cluster down` stops it");
         return Err(error.into());
     }
     let log = state.path().join("supervisor.log");
-    let said = File::create(&log)?;
+    let supervisor_log = File::create(&log)?;
     let mut command = Process::new(std::env::current_exe()?);
     command.args(["cluster", "up", "--supervise"]).arg(path).envs(logging::variables());
     if let Some(parent) = parent {
@@ -159,8 +160,8 @@ fn up(
     }
     let mut supervisor = command
         .stdin(Stdio::null())
-        .stdout(said.try_clone()?)
-        .stderr(said)
+        .stdout(supervisor_log.try_clone()?)
+        .stderr(supervisor_log)
         .process_group(0)
         .spawn()?;
     match until_listening(&mut supervisor, state, &log) {
@@ -172,24 +173,30 @@ fn up(
             Ok(())
         }
         Err(error) => {
-            end(supervisor.id(), Signal::TERM);
+            send_signal(supervisor.id(), Signal::TERM);
             let _ = supervisor.wait();
-            let said = fs::read_to_string(&log).unwrap_or_default();
-            Err(err!(Unavailable, "cluster '{name}' did not start: {error}\n{said}").into())
+            let supervisor_log = fs::read_to_string(&log).unwrap_or_default();
+            Err(err!(Unavailable, "cluster '{name}' did not start: {error}\n{supervisor_log}")
+                .into())
         }
     }
 }
 
 /// The state of the cluster, once every task listens.
-fn until_listening(supervisor: &mut Child, state: &StateFolder, said: &Path) -> Answer<Started> {
+fn until_listening(
+    supervisor: &mut Child,
+    state: &StateFolder,
+    supervisor_log: &Path,
+) -> Answer<Started> {
     let mut silent = Vec::new();
     let mut why = "not all tasks listen".to_owned();
-    for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
+    for _ in 0..TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
         let ended = supervisor.try_wait().ok().flatten();
         let started = state.started().filter(|started| started.supervisor == supervisor.id());
         if let Some(started) = started {
             let names = started.tasks.iter().map(|(name, _)| name);
-            silent = names.filter(|name| !state.said(name).contains(LISTENS)).cloned().collect();
+            silent =
+                names.filter(|name| !state.output(name).contains(LISTENING)).cloned().collect();
             if silent.is_empty() && ended.is_none() {
                 return Ok(started);
             }
@@ -198,17 +205,19 @@ fn until_listening(supervisor: &mut Child, state: &StateFolder, said: &Path) -> 
             why = format!("its supervisor ended ({status})");
             break;
         }
-        if fs::read_to_string(said).is_ok_and(|said| said.contains(supervise::ENDED)) {
+        if fs::read_to_string(supervisor_log)
+            .is_ok_and(|supervisor_log| supervisor_log.contains(supervise::ENDED))
+        {
             break;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
-    let tasks = silent.iter().map(|name| format!("\n{name}: {}", state.said(name).trim_end()));
+    let tasks = silent.iter().map(|name| format!("\n{name}: {}", state.output(name).trim_end()));
     Err(err!(Unavailable, "{why}{}", tasks.collect::<String>()))
 }
 
 /// Runs all tasks until they end or this process gets a signal.
-fn stay(file: &ClusterFile, state: &StateFolder, quiet: bool) -> Result<(), Failure> {
+fn supervise_tasks(file: &ClusterFile, state: &StateFolder, quiet: bool) -> Result<(), Failure> {
     let Some(_lock) = state.lock()? else {
         return Err(err!(AlreadyExists, "cluster '{}' is up", file.name).into());
     };
@@ -219,7 +228,7 @@ fn stay(file: &ClusterFile, state: &StateFolder, quiet: bool) -> Result<(), Fail
     let addresses = file.addresses()?;
     let programs = programs(file, &addresses, state)?;
     for program in &programs {
-        // What is read there is of this time.
+        // Readers of the state folder must not see the previous start.
         File::create(&program.log)?;
     }
     let tasks = addresses.iter().flat_map(|(job, addresses)| {
@@ -227,11 +236,11 @@ fn stay(file: &ClusterFile, state: &StateFolder, quiet: bool) -> Result<(), Fail
         addresses.iter().enumerate().map(name)
     });
     state.save(&Started { supervisor: std::process::id(), tasks: tasks.collect() })?;
-    let screen = Screen::new(Box::new(io::stdout()));
-    let screen = if quiet { screen.without_output() } else { screen };
+    let output = PrefixedOutput::new(Box::new(io::stdout()));
+    let output = if quiet { output.without_output() } else { output };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let restarts = Restarts::new(file.restarts, true);
-    runtime.block_on(supervise::run_all(programs, restarts, screen, |_, _| false))?;
+    let restarts = RestartPolicy::new(file.restarts, true);
+    runtime.block_on(supervise::run_all(programs, restarts, output, |_, _| false))?;
     Ok(())
 }
 
@@ -298,13 +307,14 @@ fn logs(state: &StateFolder, task: &str, follow: bool, out: &mut dyn Write) -> R
     let tasks = state.started().map(|started| started.tasks).unwrap_or_default();
     if !tasks.iter().any(|(name, _)| name == task) {
         let names: Vec<&str> = tasks.iter().map(|(name, _)| name.as_str()).collect();
-        let known = if names.is_empty() { "none was started".into() } else { names.join(", ") };
-        return Err(err!(NotFound, "there is no task '{task}'; there are: {known}").into());
+        let known =
+            if names.is_empty() { "none, it was never started".into() } else { names.join(", ") };
+        return Err(err!(NotFound, "there is no task '{task}'; the tasks are {known}").into());
     }
     let path = state.log(task);
     let open = || {
         File::open(&path)
-            .map_err(|e| err!(NotFound, "{task} has printed nothing ({}: {e})", path.display()))
+            .map_err(|e| err!(NotFound, "{task} has no output yet ({}: {e})", path.display()))
     };
     let supervisor = || state.started().map(|started| started.supervisor);
     let (mut of, mut is_down) = (supervisor(), false);
@@ -312,7 +322,7 @@ fn logs(state: &StateFolder, task: &str, follow: bool, out: &mut dyn Write) -> R
     let mut bytes = vec![0; 64 << 10];
     loop {
         let read = file.read(&mut bytes)?;
-        // Asked after reading: tasks of another supervisor, which begins the logs anew, print later.
+        // Checked after reading: another supervisor truncates the logs before its tasks print.
         let now = supervisor();
         if follow && now != of {
             (file, of, is_down) = (open()?, now, false);
@@ -321,11 +331,11 @@ fn logs(state: &StateFolder, task: &str, follow: bool, out: &mut dyn Write) -> R
         match read {
             0 if !follow => return Ok(()),
             0 => {
-                if !is_down && !now.is_some_and(is_there) {
-                    eprintln!("the cluster is down; this goes on when it is up again");
+                if !is_down && !now.is_some_and(is_running) {
+                    eprintln!("the cluster is down; waiting for it to be up again");
                     is_down = true;
                 }
-                std::thread::sleep(PAUSE * 4);
+                std::thread::sleep(POLL_INTERVAL * 4);
             }
             read => {
                 out.write_all(&bytes[..read])?;
@@ -343,22 +353,22 @@ fn down(file: &ClusterFile, state: &StateFolder, out: &mut dyn Write) -> Result<
         writeln!(out, "cluster '{name}' is not up")?;
         return Ok(());
     };
-    for (signal, patience) in [(Signal::TERM, PATIENCE), (Signal::KILL, PATIENCE)] {
-        end(started.supervisor, signal);
-        for _ in 0..patience.as_millis() / PAUSE.as_millis() {
+    for (signal, timeout) in [(Signal::TERM, TIMEOUT), (Signal::KILL, TIMEOUT)] {
+        send_signal(started.supervisor, signal);
+        for _ in 0..timeout.as_millis() / POLL_INTERVAL.as_millis() {
             if state.lock()?.is_some() {
                 writeln!(out, "cluster '{name}' is down")?;
                 return Ok(());
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
     let id = started.supervisor;
-    Err(err!(DeadlineExceeded, "process {id}, which supervises '{name}', does not end").into())
+    Err(err!(DeadlineExceeded, "the supervisor of '{name}', process {id}, does not end").into())
 }
 
 /// Whether a process runs. An ended process may remain as a zombie until it is reaped.
-fn is_there(id: u32) -> bool {
+fn is_running(id: u32) -> bool {
     let is_known = i32::try_from(id)
         .ok()
         .and_then(Pid::from_raw)
@@ -372,7 +382,7 @@ fn is_there(id: u32) -> bool {
     is_known && !has_ended()
 }
 
-fn end(id: u32, signal: Signal) {
-    // An error says that it is gone, which is what was wanted.
+fn send_signal(id: u32, signal: Signal) {
+    // An error means that the process has already ended.
     let _ = i32::try_from(id).ok().and_then(Pid::from_raw).map(|id| kill_process(id, signal));
 }

@@ -2,11 +2,11 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The maximum limit that is requested: some programs that inherit the limit iterate over all of
-/// it.
-const MOST: u64 = 1 << 20;
+/// The maximum limit that is requested: some programs that inherit the limit iterate over all
+/// descriptors below it.
+const LIMIT_MAX: u64 = 1 << 20;
 /// Descriptors besides connections: logs, pipes, files of graphs.
-const BESIDES: u64 = 64;
+const BASE_COUNT: u64 = 64;
 /// Connections between two tasks: calls, tensors and a stream, in each direction, and one for a
 /// reconnection.
 const PER_PEER: u64 = 8;
@@ -17,22 +17,22 @@ const PER_PROCESS: u64 = 6;
 /// Raises the soft limit as far as this user may.
 pub(crate) fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(MOST, |most| most.min(MOST));
+    let wanted = limit.maximum.map_or(LIMIT_MAX, |hard| hard.min(LIMIT_MAX));
     if limit.current.is_some_and(|current| current < wanted) {
-        // Whoever may not has the old limit.
+        // Without the permission the old limit stays.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
     }
 }
 
 /// A warning if a task of a cluster of `tasks` tasks may run out of descriptors.
 pub(crate) fn shortage_of_task(tasks: usize) -> Option<String> {
-    let needed = BESIDES + PER_PEER * tasks as u64;
+    let needed = BASE_COUNT + PER_PEER * tasks as u64;
     shortage(needed, &format!("a task of a cluster of {tasks}"), limit())
 }
 
 /// A warning if a supervisor of `processes` processes may run out of descriptors.
 pub(crate) fn shortage_of_supervisor(processes: usize) -> Option<String> {
-    let needed = BESIDES + PER_PROCESS * processes as u64;
+    let needed = BASE_COUNT + PER_PROCESS * processes as u64;
     shortage(needed, &format!("the supervisor of {processes} processes"), limit())
 }
 
@@ -43,7 +43,7 @@ fn limit() -> Option<u64> {
 fn shortage(needed: u64, who: &str, limit: Option<u64>) -> Option<String> {
     let limit = limit.filter(|limit| *limit < needed)?;
     Some(format!(
-        "{who} may have about {needed} files and sockets open, and this one may have {limit}: raise \
+        "{who} needs up to {needed} open file descriptors, and the limit is {limit}: raise \
          the hard limit (ulimit -Hn, LimitNOFILE= of systemd, --ulimit nofile= of docker)"
     ))
 }
@@ -57,6 +57,6 @@ mod tests {
         assert_eq!(shortage(1000, "a task", Some(1000)), None);
         assert_eq!(shortage(1000, "a task", None), None);
         let said = shortage(1000, "a task", Some(999)).unwrap();
-        assert!(said.contains("about 1000") && said.contains("may have 999"), "{said}");
+        assert!(said.contains("up to 1000") && said.contains("the limit is 999"), "{said}");
     }
 }

@@ -77,7 +77,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 fn files(storage: &ByUrl, path: &str) -> Result<Vec<String>> {
     let files = event_files(storage, path)?;
     if files.is_empty() {
-        return Err(err!(NotFound, "{path}: there is no event file (*tfevents*) in it or below"));
+        return Err(err!(NotFound, "{path}: no event file (*tfevents*) in this folder or below"));
     }
     Ok(files)
 }
@@ -102,7 +102,7 @@ fn scalars(
     for file in files(&storage, path)? {
         let (mut reader, mut scalars) = (open(&storage, &file)?, Scalars::new());
         while let Some(found) = scalars.next(&mut reader)? {
-            // Copied, for the names are asked of the same reader.
+            // Copied, because the reader is also borrowed for the names of the tags.
             let found: Vec<Scalar> = found.to_vec();
             for scalar in &found {
                 let tag = scalars.tag(scalar.tag);
@@ -129,7 +129,7 @@ fn write_scalar(
             writeln!(out, "{},{},{step},{wall_time},{value}", quoted(file), quoted(tag))?;
         }
         Format::Json => {
-            // JSON has no name for what is not a number.
+            // JSON has no NaN and no infinities.
             let value = match value.is_finite() {
                 true => Json::from(*value),
                 false => Json::from(value.to_string()),

@@ -101,9 +101,9 @@ fn folder_of(path: &Path) -> PathBuf {
 fn file_error(path: &Path, error: &io::Error) -> Error {
     let path = path.display();
     match error.kind() {
-        io::ErrorKind::NotFound => err!(NotFound, "there is no file {path}"),
+        io::ErrorKind::NotFound => err!(NotFound, "{path}: no such file"),
         io::ErrorKind::PermissionDenied => {
-            err!(PermissionDenied, "{path} may not be touched by this user")
+            err!(PermissionDenied, "{path}: permission denied")
         }
         io::ErrorKind::OutOfMemory | io::ErrorKind::StorageFull => {
             err!(ResourceExhausted, "{path}: {error}")

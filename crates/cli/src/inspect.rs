@@ -31,7 +31,7 @@ pub struct Args {
 
 /// A description of a path.
 #[derive(Default)]
-struct Finding {
+struct Description {
     /// The kind of file.
     kind: &'static str,
     /// A summary: counts and sizes.
@@ -48,9 +48,9 @@ struct Finding {
     is_verified: bool,
 }
 
-impl Finding {
-    fn new(kind: &'static str) -> Finding {
-        Finding { kind, ..Finding::default() }
+impl Description {
+    fn new(kind: &'static str) -> Description {
+        Description { kind, ..Description::default() }
     }
 
     fn fact(&mut self, name: &str, value: impl Into<Json>) {
@@ -65,7 +65,7 @@ impl Finding {
         let mut all = Map::new();
         all.insert("path".to_owned(), json!(path));
         all.insert("kind".to_owned(), json!(self.kind));
-        all.insert("whole".to_owned(), json!(self.problems.is_empty()));
+        all.insert("intact".to_owned(), json!(self.problems.is_empty()));
         all.insert("verified".to_owned(), json!(self.is_verified));
         if let Some(note) = self.note {
             all.insert("note".to_owned(), json!(note));
@@ -77,9 +77,9 @@ impl Finding {
 
     fn write(&self, path: &str, out: &mut dyn Write) -> std::io::Result<()> {
         let state = match (self.problems.is_empty(), self.is_verified) {
-            (true, true) => "whole, checked",
-            (true, false) => "whole as far as sizes tell",
-            (false, _) => "NOT WHOLE",
+            (true, true) => "intact, verified",
+            (true, false) => "intact by size, not verified",
+            (false, _) => "DAMAGED",
         };
         writeln!(out, "{path}: {}, {}: {state}", self.kind, self.summary)?;
         if let Some(note) = &self.note {
@@ -99,26 +99,29 @@ impl Finding {
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut broken = 0;
     for path in &args.paths {
-        let finding = match detect::look(path, args.verify) {
-            Ok(finding) => finding,
+        let description = match detect::inspect(path, args.verify) {
+            Ok(description) => description,
             Err(e) if args.paths.len() == 1 && !args.json => return Err(e.into()),
             Err(e) => {
-                let mut unknown = Finding::new("unknown");
-                unknown.summary = "nothing that is known here".to_owned();
+                let mut unknown = Description::new("unknown");
+                unknown.summary = "of unknown kind".to_owned();
                 unknown.problem(&e);
                 unknown
             }
         };
-        broken += usize::from(!finding.problems.is_empty());
+        broken += usize::from(!description.problems.is_empty());
         if args.json {
-            writeln!(out, "{}", finding.json(path))?;
+            writeln!(out, "{}", description.json(path))?;
         } else {
-            finding.write(path, out)?;
+            description.write(path, out)?;
         }
     }
     match broken {
         0 => Ok(()),
-        n => Err(err!(DataLoss, "{n} of {} paths not whole", args.paths.len()).into()),
+        n => {
+            Err(err!(DataLoss, "{n} of {} paths are damaged or of unknown kind", args.paths.len())
+                .into())
+        }
     }
 }
 

@@ -12,9 +12,9 @@ use thalweg_tensor::err;
 use tracing::warn;
 
 use crate::server::Transport;
-use crate::supervise::{self, End, Program, Restarts, Screen};
+use crate::supervise::{self, ExitReason, PrefixedOutput, Program, RestartPolicy};
 use crate::{Failure, descriptors};
-use layout::{Layout, Place};
+use layout::{LaunchTask, Layout};
 
 /// The `sitecustomize` module, which Python imports at startup.
 const SITE: &str = include_str!("launch/sitecustomize.py");
@@ -56,8 +56,8 @@ pub struct Args {
     #[arg(long, value_name = "PROTOCOL", value_enum, default_value_t, help_heading = "Servers")]
     transport: Transport,
 
-    /// Memory limit for tensors, strings, lists, state and received messages of each task in megabytes
-    /// [default: 80 % of the machine's or container's memory]
+    /// Memory limit for tensors, strings, lists, state and received messages of each task, in
+    /// megabytes [default: 80 % of the machine's or container's memory]
     #[arg(long, value_name = "MB", help_heading = "Servers")]
     memory_limit: Option<usize>,
 
@@ -110,9 +110,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let layout = Layout::on_free_ports(&counts)?;
     let folder = log_folder(args)?;
     let programs = programs(args, &layout, &folder)?;
-    writeln!(out, "{} tasks; their output is kept in {}", programs.len(), folder.display())?;
-    for (place, _) in &programs {
-        writeln!(out, "  {} at {}", place.name(), layout.address(place))?;
+    writeln!(out, "{} tasks; their logs are in {}", programs.len(), folder.display())?;
+    for (task, _) in &programs {
+        writeln!(out, "  {} at {}", task.name(), layout.address(task))?;
     }
     out.flush()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -133,7 +133,11 @@ fn log_folder(args: &Args) -> Result<PathBuf, Failure> {
 }
 
 /// Every task with its program.
-fn programs(args: &Args, layout: &Layout, folder: &Path) -> Result<Vec<(Place, Program)>, Failure> {
+fn programs(
+    args: &Args,
+    layout: &Layout,
+    folder: &Path,
+) -> Result<Vec<(LaunchTask, Program)>, Failure> {
     let flags = match args.flags {
         Flags::Known => known_flags(&args.command),
         Flags::All => vec!["ps_hosts", "worker_hosts", "job_name", "task_index"],
@@ -141,26 +145,26 @@ fn programs(args: &Args, layout: &Layout, folder: &Path) -> Result<Vec<(Place, P
     };
     let python = search_path(&folder.join("python"));
     let thalweg = std::env::current_exe()?.display().to_string();
-    let program = |place: Place| {
+    let program = |task: LaunchTask| {
         let mut command = args.command.clone();
-        command.extend(layout.arguments(&place, &flags));
+        command.extend(layout.arguments(&task, &flags));
         let program = Program {
-            name: place.name(),
+            name: task.name(),
             command,
             variables: vec![
-                ("TF_CONFIG".into(), layout.tf_config(&place)),
+                ("TF_CONFIG".into(), layout.tf_config(&task)),
                 ("PYTHONPATH".into(), python.clone()),
-                // Lines appear when they are printed, not when a buffer is full.
+                // Output is not buffered.
                 ("PYTHONUNBUFFERED".into(), "1".into()),
                 ("THALWEG_PROGRAM".into(), thalweg.clone()),
                 ("THALWEG_SERVER_FLAGS".into(), server_flags(args)),
             ],
-            log: folder.join(format!("{}-{}.log", place.job, place.index)),
+            log: folder.join(format!("{}-{}.log", task.job, task.index)),
             with_parent: false,
         };
-        (place, program)
+        (task, program)
     };
-    Ok(layout.places().into_iter().map(program).collect())
+    Ok(layout.tasks().into_iter().map(program).collect())
 }
 
 /// The arguments of every server of the program, as JSON.
@@ -179,7 +183,7 @@ fn known_flags(command: &[String]) -> Vec<&'static str> {
     text.map_or_else(Vec::new, |text| layout::flags_in(&text))
 }
 
-/// PYTHONPATH with our folder first.
+/// PYTHONPATH with the folder of `sitecustomize` first.
 fn search_path(ours: &Path) -> String {
     match std::env::var("PYTHONPATH") {
         Ok(theirs) if !theirs.is_empty() => format!("{}:{theirs}", ours.display()),
@@ -188,19 +192,19 @@ fn search_path(ours: &Path) -> String {
 }
 
 /// Runs all tasks until the workers have ended, then stops the others; returns the exit code.
-async fn supervise_all(args: &Args, programs: Vec<(Place, Program)>) -> Result<u8, Failure> {
-    let screen = Screen::new(Box::new(io::stdout()));
-    let restarts = Restarts::new(args.restarts, args.restart_failed);
-    let (places, programs): (Vec<Place>, Vec<Program>) = programs.into_iter().unzip();
-    let mut working = places.iter().filter(|place| place.works()).count();
+async fn supervise_all(args: &Args, programs: Vec<(LaunchTask, Program)>) -> Result<u8, Failure> {
+    let output = PrefixedOutput::new(Box::new(io::stdout()));
+    let restarts = RestartPolicy::new(args.restarts, args.restart_failed);
+    let (tasks, programs): (Vec<LaunchTask>, Vec<Program>) = programs.into_iter().unzip();
+    let mut working = tasks.iter().filter(|task| task.is_working()).count();
     let mut code = 0;
-    let ended = |index: usize, end: &End| {
-        working -= usize::from(places[index].works());
+    let ended = |index: usize, end: &ExitReason| {
+        working -= usize::from(tasks[index].is_working());
         if code == 0 {
             code = end.code();
         }
         working == 0 || (code != 0 && !args.keep_going)
     };
-    let told = supervise::run_all(programs, restarts, screen, ended).await?;
-    Ok(told.unwrap_or(code))
+    let signal_code = supervise::run_all(programs, restarts, output, ended).await?;
+    Ok(signal_code.unwrap_or(code))
 }

@@ -20,12 +20,12 @@ mod logging;
 pub mod man;
 mod model;
 mod names;
-mod needed;
 mod number;
 pub mod ops;
 mod orphans;
 mod output;
 mod ports;
+mod prune;
 pub mod quickstart;
 pub mod run;
 pub mod serve;
@@ -98,17 +98,17 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
     let _ = out.flush();
     match failure {
         Failure::Usage(sentence) => {
-            failures.say(&sentence);
+            failures.report(&sentence);
             ExitCode::from(2)
         }
         Failure::Failed(error) => {
-            failures.say(&error);
+            failures.report(&error);
             ExitCode::FAILURE
         }
         Failure::Exit(code) => ExitCode::from(code),
         Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Failure::Output(error) => {
-            failures.say(&format_args!("the output could not be written: {error}"));
+            failures.report(&format_args!("the output could not be written: {error}"));
             ExitCode::FAILURE
         }
     }

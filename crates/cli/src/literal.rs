@@ -21,7 +21,7 @@ struct Item {
 pub(crate) fn tensor(text: &str, dtype: DType) -> Result<Tensor> {
     let text = text.trim();
     if dtype == DType::String {
-        // One bare word, or several: shells take quotes away.
+        // Bare words are a string, because shells remove quotes.
         if !text.starts_with(['[', '"', '\'']) {
             return Ok(Tensor::scalar_string(Bytes::copy_from_slice(text.as_bytes())));
         }
@@ -60,7 +60,7 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn run(mut self) -> Result<Literal> {
-        // Lengths so far of the lists that are open, outermost first.
+        // The current lengths of the open lists, outermost first.
         let mut open: Vec<usize> = Vec::new();
         loop {
             if self.take('[') {
@@ -72,7 +72,7 @@ impl Parser<'_> {
                 ensure!(
                     self.depth.is_none_or(|d| open.len() < d),
                     InvalidArgument,
-                    "a list stands where other lists have a value"
+                    "a list is at a position where other lists have a value"
                 );
                 open.push(0);
                 if !self.take(']') {
@@ -82,13 +82,13 @@ impl Parser<'_> {
             } else {
                 self.item(open.len())?;
             }
-            // A value has ended, and with it perhaps some lists.
+            // A value has ended, and possibly some lists with it.
             loop {
                 let Some(length) = open.last_mut() else {
                     ensure!(
                         self.rest.trim().is_empty(),
                         InvalidArgument,
-                        "{:?} stands after the value",
+                        "unexpected {:?} after the value",
                         self.rest.trim()
                     );
                     return Ok(self.literal);
@@ -113,7 +113,7 @@ impl Parser<'_> {
         let level = open.len();
         let dims = &mut self.literal.dims;
         if dims.len() <= level {
-            // Inner lists close first: their lengths wait for the outer ones.
+            // Inner lists close before outer ones, so the last dimension is known first.
             dims.resize(level + 1, usize::MAX);
         }
         if dims[level] == usize::MAX {
@@ -122,7 +122,7 @@ impl Parser<'_> {
         ensure!(
             dims[level] == length,
             InvalidArgument,
-            "lists side by side must be equally long: one has {} items, another {length}",
+            "lists at the same depth must have the same length: one has {} items, another {length}",
             dims[level]
         );
         Ok(())
@@ -132,7 +132,7 @@ impl Parser<'_> {
         ensure!(
             *self.depth.get_or_insert(depth) == depth && self.literal.dims.len() <= depth,
             InvalidArgument,
-            "a value stands where others have a list"
+            "a value is at a position where others have a list"
         );
         self.rest = self.rest.trim_start();
         let item = match self.rest.chars().next() {
@@ -204,7 +204,7 @@ fn escaped(rest: &mut &str) -> Result<u8> {
             *rest = &rest[2..];
             byte
         }
-        c => bail!(InvalidArgument, "\\{c} means nothing in a string"),
+        c => bail!(InvalidArgument, "unknown escape sequence \\{c} in a string"),
     })
 }
 
@@ -223,21 +223,32 @@ mod tests {
             ("[]", "[0]"),
             ("[[],[]]", "[2,0]"),
             ("[[[1]]]", "[1,1,1]"),
-            ("[1,[2]]", "error: INVALID_ARGUMENT: a list stands where other lists have a value"),
-            ("[[1],2]", "error: INVALID_ARGUMENT: a value stands where others have a list"),
+            (
+                "[1,[2]]",
+                "error: INVALID_ARGUMENT: a list is at a position where other lists have a value",
+            ),
+            (
+                "[[1],2]",
+                "error: INVALID_ARGUMENT: a value is at a position where others have a list",
+            ),
             (
                 "[[1],[2,3]]",
-                "error: INVALID_ARGUMENT: lists side by side must be equally long: one has 1 items, another 2",
+                "error: INVALID_ARGUMENT: lists at the same depth must have the same length: \
+                 one has 1 items, another 2",
             ),
             (
                 "[[],[1]]",
-                "error: INVALID_ARGUMENT: lists side by side must be equally long: one has 0 items, another 1",
+                "error: INVALID_ARGUMENT: lists at the same depth must have the same length: \
+                 one has 0 items, another 1",
             ),
-            ("[[],1]", "error: INVALID_ARGUMENT: a value stands where others have a list"),
+            (
+                "[[],1]",
+                "error: INVALID_ARGUMENT: a value is at a position where others have a list",
+            ),
             ("[1", "error: INVALID_ARGUMENT: expected ',' or ']', found the end"),
             ("[1,]", "error: INVALID_ARGUMENT: expected a value, found ']'"),
-            ("1 2", "error: INVALID_ARGUMENT: \"2\" stands after the value"),
-            ("1]", "error: INVALID_ARGUMENT: \"]\" stands after the value"),
+            ("1 2", "error: INVALID_ARGUMENT: unexpected \"2\" after the value"),
+            ("1]", "error: INVALID_ARGUMENT: unexpected \"]\" after the value"),
             ("", "error: INVALID_ARGUMENT: expected a value, found the end"),
             ("a", "error: INVALID_ARGUMENT: \"a\" is not a number, float was expected"),
             ("'1'", "error: INVALID_ARGUMENT: \"1\" is a string, float was expected"),
@@ -266,7 +277,7 @@ mod tests {
             ("1.5", DType::Int32, "1.5 is not an integer, int32 was expected"),
             ("nan", DType::Int32, "NaN is not an integer, int32 was expected"),
             ("true", DType::Int32, "true is a bool, int32 was expected"),
-            ("2", DType::Bool, "2 is not a bool; true and false are"),
+            ("2", DType::Bool, "2 is not a bool; write true or false"),
             ("1e39", DType::Float, "1e39 does not fit in float"),
             ("70000", DType::Half, "70000 does not fit in half"),
             ("1+2j", DType::Float, "1+2j is complex, float was expected"),

@@ -1,7 +1,7 @@
 //! Log messages of the process: on standard error, as text or JSON, by level and target.
 //!
-//! What a command prints as its result does not come here, nor does the sentence by which it fails,
-//! except that with JSON the latter is a message too, so that every line of a log can be parsed.
+//! The result of a command is not a log message, nor is the error with which it fails; with JSON
+//! the error is a message too, so that every line of a log can be parsed.
 
 use std::fmt::{self, Write};
 use std::sync::OnceLock;
@@ -19,18 +19,18 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, registry};
 
-/// Begins the targets of Thalweg's own messages.
-const OWN: &str = "thalweg";
-/// What the flags say otherwise; child processes get it by these.
+/// The prefix of the targets of Thalweg's own messages.
+const OWN_TARGET: &str = "thalweg";
+/// The environment variables that stand for the flags; child processes get the flags by them.
 const FILTER_VARIABLE: &str = "THALWEG_LOG";
 const FORMAT_VARIABLE: &str = "THALWEG_LOG_FORMAT";
-/// What other Rust programs are told by; it counts where the first is not set.
-const USUAL_VARIABLE: &str = "RUST_LOG";
+/// The variable of other Rust programs, used if [`FILTER_VARIABLE`] is not set.
+const FALLBACK_VARIABLE: &str = "RUST_LOG";
 
 /// Variables for child processes.
-static PASSED_ON: OnceLock<Vec<(&'static str, String)>> = OnceLock::new();
+static CHILD_VARIABLES: OnceLock<Vec<(&'static str, String)>> = OnceLock::new();
 
-/// What to log, and how.
+/// The flags of logging.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Args {
     /// Format of log messages on standard error [default: THALWEG_LOG_FORMAT, or text]
@@ -52,13 +52,13 @@ enum Format {
     Json,
 }
 
-/// How the command itself says why it failed.
+/// How the command reports the error with which it fails.
 #[derive(Clone, Copy)]
 pub(crate) struct FailureOutput(Format);
 
 impl FailureOutput {
     /// `sentence` as the last line on standard error.
-    pub(crate) fn say(self, sentence: &dyn fmt::Display) {
+    pub(crate) fn report(self, sentence: &dyn fmt::Display) {
         match self.0 {
             Format::Text => eprintln!("thalweg: {sentence}"),
             Format::Json => error!(target: "thalweg::command", "{sentence}"),
@@ -66,8 +66,8 @@ impl FailureOutput {
     }
 }
 
-/// Sends the messages of this process where `args` and the environment say. A subscriber that the
-/// program installed before stays. The error says which flag or variable is wrong.
+/// Installs the subscriber that `args` and the environment describe, unless the program has
+/// installed one. The error names the invalid flag or variable.
 pub(crate) fn start(args: &Args) -> Result<FailureOutput, String> {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     let format = match (args.log_format, variable(FORMAT_VARIABLE)) {
@@ -77,13 +77,13 @@ pub(crate) fn start(args: &Args) -> Result<FailureOutput, String> {
         }
         (None, None) => Format::default(),
     };
-    let usual = variable(USUAL_VARIABLE);
-    let (filter, refused) = match (&args.log_level, variable(FILTER_VARIABLE), &usual) {
+    let fallback = variable(FALLBACK_VARIABLE);
+    let (filter, refused) = match (&args.log_level, variable(FILTER_VARIABLE), &fallback) {
         (Some(text), _, _) => (parse_filter(text).map_err(|e| format!("--log-level: {e}"))?, None),
         (None, Some(text), _) => {
             (parse_filter(&text).map_err(|e| format!("{FILTER_VARIABLE}: {e}"))?, None)
         }
-        // It may be meant for programs that understand more.
+        // It may be meant for programs with a richer syntax.
         (None, None, Some(text)) => match parse_filter(text) {
             Ok(filter) => (filter, None),
             Err(e) => (parse_filter("")?, Some(e)),
@@ -92,7 +92,7 @@ pub(crate) fn start(args: &Args) -> Result<FailureOutput, String> {
     };
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        // A closed pipe is no reason to end a server.
+        // A closed pipe must not end a server.
         .log_internal_errors(false);
     let layer = match format {
         Format::Text => layer.event_format(Text).boxed(),
@@ -102,32 +102,32 @@ pub(crate) fn start(args: &Args) -> Result<FailureOutput, String> {
     };
     let _ = registry().with(layer).with(filter).try_init();
     if let Some(why) = refused {
-        warn!(target: "thalweg::command", "{USUAL_VARIABLE} has no effect: {why}");
+        warn!(target: "thalweg::command", "{FALLBACK_VARIABLE} has no effect: {why}");
     }
     let word = |format: Format| format.to_possible_value().map(|value| value.get_name().to_owned());
     let flags = [
         args.log_level.clone().map(|text| (FILTER_VARIABLE, text)),
         args.log_format.and_then(word).map(|text| (FORMAT_VARIABLE, text)),
     ];
-    let _ = PASSED_ON.set(flags.into_iter().flatten().collect());
+    let _ = CHILD_VARIABLES.set(flags.into_iter().flatten().collect());
     Ok(FailureOutput(format))
 }
 
-/// Variables by which child processes log as the flags tell this one.
+/// The environment variables that give child processes the logging flags of this one.
 pub(crate) fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
-    PASSED_ON.get().into_iter().flatten().map(|(name, value)| (*name, value.as_str()))
+    CHILD_VARIABLES.get().into_iter().flatten().map(|(name, value)| (*name, value.as_str()))
 }
 
 /// A bare level is for Thalweg's own messages; those of its dependencies stay at warnings or below.
 fn parse_filter(text: &str) -> Result<Targets, String> {
     let mut filter =
-        Targets::new().with_default(LevelFilter::WARN).with_target(OWN, LevelFilter::INFO);
+        Targets::new().with_default(LevelFilter::WARN).with_target(OWN_TARGET, LevelFilter::INFO);
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         filter = match part.split_once('=') {
             Some((target, level)) => filter.with_target(target, parse_level(level)?),
             None => {
                 let level = parse_level(part)?;
-                filter.with_target(OWN, level).with_default(level.min(LevelFilter::WARN))
+                filter.with_target(OWN_TARGET, level).with_default(level.min(LevelFilter::WARN))
             }
         };
     }
@@ -137,7 +137,7 @@ fn parse_filter(text: &str) -> Result<Targets, String> {
 fn parse_level(word: &str) -> Result<LevelFilter, String> {
     let is_word = word.starts_with(|c: char| c.is_ascii_alphabetic());
     word.parse().ok().filter(|_| is_word).ok_or_else(|| {
-        format!("'{word}' is no level; there are off, error, warn, info, debug and trace")
+        format!("'{word}' is not a level; the levels are off, error, warn, info, debug and trace")
     })
 }
 
@@ -157,10 +157,10 @@ where
     ) -> fmt::Result {
         SystemTime.format_time(&mut writer)?;
         write!(writer, " {} ", event.metadata().level())?;
-        let has_fields = !event.metadata().target().starts_with(OWN);
+        let has_fields = !event.metadata().target().starts_with(OWN_TARGET);
         let mut line = Line { text: String::new(), has_fields };
         event.record(&mut line);
-        // Other people's text is in it: nothing may steer a terminal.
+        // Messages may contain text of clients: control characters are escaped.
         for c in line.text.trim_end().chars() {
             match c.is_control() && c != '\n' && c != '\t' {
                 true => write!(writer, "{}", c.escape_default())?,
@@ -218,7 +218,7 @@ mod tests {
         assert!(!shows("off", "h2", Level::ERROR));
         for wrong in ["loud", "5", "thalweg=", "h2=all"] {
             let error = parse_filter(wrong).unwrap_err();
-            assert!(error.contains("is no level"), "{error}");
+            assert!(error.contains("is not a level"), "{error}");
         }
     }
 }

@@ -88,6 +88,7 @@ fn display_name(command: &Command) -> &str {
 fn page(command: &Command, out: &mut dyn Write) -> io::Result<()> {
     // The exit codes get a section of their own instead of what follows the help.
     let command = command.clone().after_help(None).after_long_help(None);
+    let command = command.subcommand_value_name("COMMAND");
     let name = display_name(&command).to_uppercase();
     let source = concat!("thalweg ", env!("CARGO_PKG_VERSION"));
     Man::new(command).title(name).source(source).manual("Thalweg").render(out)?;

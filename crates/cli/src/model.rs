@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Resu
     let mut options = LoadOptions { timeout: args.timeout, ..Default::default() };
     options.session = session_options(args, options.session);
     let meta = open(args, &options)?;
-    // Only now is it known that the folder is a SavedModel.
+    // After `open`, which fails if the folder is not a SavedModel.
     refuse_graph_options(args)?;
     let name = wanted(args, &meta, inputs.is_empty(), out)?;
     let model = SavedModel::of(meta, (registry.ops.clone(), registry.kernels.clone()), options)?;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Resu
         return Err(list_one(&name, &signature, out)?);
     }
     let step = step(args, &signature, &inputs, &saves).context(|| format!("signature '{name}'"))?;
-    step.run_and_write(args, &AnySession::Here(model.session()), out)
+    step.run_and_write(args, &AnySession::Local(model.session()), out)
 }
 
 fn refuse_graph_options(args: &Args) -> Result<(), Failure> {
@@ -48,7 +48,7 @@ fn refuse_graph_options(args: &Args) -> Result<(), Failure> {
 
 fn open(args: &Args, options: &LoadOptions) -> Result<MetaGraph> {
     let folder = args.graph.to_str().ok_or_else(|| {
-        err!(InvalidArgument, "{}: the name of the folder must be text", args.graph.display())
+        err!(InvalidArgument, "{}: the path of the folder must be UTF-8", args.graph.display())
     })?;
     let session = &options.session;
     let storage = &*session.environment.storage;
@@ -70,7 +70,9 @@ fn wanted(
         (None, 1) => signatures.keys().next().cloned().unwrap_or_default(),
         (None, _) => {
             list(meta, &signatures, out)?;
-            return Err(Failure::Usage("say what to compute: --signature NAME".to_owned()));
+            return Err(Failure::Usage(
+                "the model has several signatures; choose one: --signature NAME".to_owned(),
+            ));
         }
     };
     let Some(signature) = signatures.get(&name) else {

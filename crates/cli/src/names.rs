@@ -19,7 +19,7 @@ pub(crate) fn tensor(graph: &Graph, name: &str) -> Result<Endpoint> {
     if parsed.index as usize >= outputs {
         bail!(
             InvalidArgument,
-            "'{name}' does not exist: node '{}' ({}) has {}",
+            "tensor '{name}' does not exist: node '{}' ({}) has {}",
             parsed.node,
             graph.node(id).op.name,
             match outputs {
@@ -35,8 +35,8 @@ pub(crate) fn tensor(graph: &Graph, name: &str) -> Result<Endpoint> {
 /// The node `name`.
 pub(crate) fn node(graph: &Graph, name: &str) -> Result<NodeId> {
     graph.find(name).ok_or_else(|| {
-        let near: Vec<String> = near(graph, name).iter().map(|n| format!("'{n}'")).collect();
-        let hint = match &near[..] {
+        let similar: Vec<String> = similar(graph, name).iter().map(|n| format!("'{n}'")).collect();
+        let hint = match &similar[..] {
             [] => "without --fetch and --target, its inputs and outputs are listed".to_owned(),
             [one] => format!("did you mean {one}?"),
             [first @ .., last] => format!("did you mean {} or {last}?", first.join(", ")),
@@ -46,7 +46,7 @@ pub(crate) fn node(graph: &Graph, name: &str) -> Result<NodeId> {
 }
 
 /// Names similar to `name`, best first.
-fn near<'a>(graph: &'a Graph, name: &str) -> Vec<&'a str> {
+fn similar<'a>(graph: &'a Graph, name: &str) -> Vec<&'a str> {
     let wanted = name.to_ascii_lowercase();
     let allowed = (wanted.len() / 3).clamp(1, 5);
     let mut found: Vec<(usize, &str)> = Vec::new();

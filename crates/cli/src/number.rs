@@ -125,7 +125,7 @@ fn boolean(n: Number) -> Result<bool> {
     match n {
         Number::Bool(b) => Ok(b),
         Number::Int(i @ (0 | 1)) => Ok(i == 1),
-        n => bail!(InvalidArgument, "{n} is not a bool; true and false are"),
+        n => bail!(InvalidArgument, "{n} is not a bool; write true or false"),
     }
 }
 
@@ -249,5 +249,5 @@ pub(crate) fn converted(tensor: Tensor, dtype: DType) -> Result<Tensor> {
 }
 
 fn no_conversion(given: DType, dtype: DType) -> thalweg_tensor::Error {
-    err!(InvalidArgument, "it holds {given}, {dtype} was expected")
+    err!(InvalidArgument, "the value has dtype {given}, {dtype} was expected")
 }

@@ -16,19 +16,19 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(crate) struct Children(Arc<Mutex<BTreeSet<i32>>>);
 
 /// A registered child; it is unregistered on drop.
-pub(crate) struct Own {
+pub(crate) struct RegisteredChild {
     children: Children,
     id: i32,
 }
 
 impl Children {
     /// Starts a child. It may end before it is registered, but it is not reaped before that.
-    pub(crate) fn start(&self, command: &mut Command) -> io::Result<(Child, Own)> {
+    pub(crate) fn start(&self, command: &mut Command) -> io::Result<(Child, RegisteredChild)> {
         let mut ids = self.0.lock();
         let child = command.spawn()?;
         let id = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or(0);
         ids.insert(id);
-        Ok((child, Own { children: self.clone(), id }))
+        Ok((child, RegisteredChild { children: self.clone(), id }))
     }
 
     /// Reaps ended children that are not registered.
@@ -45,7 +45,7 @@ impl Children {
     }
 }
 
-impl Drop for Own {
+impl Drop for RegisteredChild {
     fn drop(&mut self) {
         self.children.0.lock().remove(&self.id);
     }

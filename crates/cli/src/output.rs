@@ -231,7 +231,7 @@ fn shown_string(bytes: &[u8]) -> String {
     let start = &bytes[..bytes.len().min(STRING_BYTES_MAX)];
     let text = match std::str::from_utf8(start) {
         Ok(text) => format!("{text:?}"),
-        // Cut in the middle of a character.
+        // The limit is within a character.
         Err(e) if e.error_len().is_none() && start.len() < bytes.len() => {
             format!("{:?}", String::from_utf8_lossy(&start[..e.valid_up_to()]))
         }

@@ -30,8 +30,8 @@ use thalweg_train::{
 
 use crate::{Failure, Registry};
 use paste::quoted;
-use served::Conversation;
-use tasks::{Drill, Tasks};
+use served::ServedPredictions;
+use tasks::{FaultInjector, Tasks};
 
 /// The size of a shard in batches.
 const BATCHES_PER_SHARD: usize = 5;
@@ -89,7 +89,7 @@ pub struct Args {
     output: Option<PathBuf>,
 }
 
-/// Runs the tour.
+/// Runs all steps.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
     let clock = system_environment().clock;
     let begin = clock.monotonic();
@@ -100,12 +100,12 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         writeln!(out, "     {name} at {address}, process {}", tasks.id(&name))?;
     }
     let digits = mnist::train()?.first(args.images as usize);
-    writeln!(out, "\n2. Training: {} digits, {} times each.", digits.len(), args.epochs)?;
+    writeln!(out, "\n2. Training: {} images, {} epochs.", digits.len(), args.epochs)?;
     out.flush()?;
-    let drill = drill(args, &tasks, digits.len())?;
-    let outcome = train(args, registry, (&folder, &tasks), &drill, &digits)?;
-    tell_of_training(&outcome, &drill, out)?;
-    // The parameter server and the workers have done their part.
+    let faults = faults(args, &tasks, digits.len())?;
+    let outcome = train(args, registry, (&folder, &tasks), &faults, &digits)?;
+    report_training(&outcome, &faults, out)?;
+    // The parameter server and the workers are no longer needed.
     tasks.end();
 
     let checkpoint = outcome.checkpoint.clone();
@@ -117,19 +117,15 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     let model = load(&saved_model, registry)?;
     let test = mnist::test()?.first(args.test_images as usize);
     let accuracy = test_accuracy(&model, &test)?;
-    writeln!(
-        out,
-        "\n3. Exported, loaded again and tested on {} digits that it never saw:",
-        test.len()
-    )?;
-    writeln!(out, "     {:.2} % are right", accuracy * 100.0)?;
-    writeln!(out, "\n4. Ten of them, as the model reads them:\n")?;
+    writeln!(out, "\n3. Exported, loaded again and evaluated on {} test images:", test.len())?;
+    writeln!(out, "     accuracy {:.2} %", accuracy * 100.0)?;
+    writeln!(out, "\n4. Ten of them, with predicted classes and probabilities:\n")?;
     let shown: Vec<usize> = (0..SHOWN).collect();
-    let guesses = classify(&model, &test, &shown)?;
-    digits::show(&test, &shown.into_iter().zip(guesses).collect::<Vec<_>>(), out)?;
-    let conversation = serve(&folder, out)?;
-    tell_what_next(&folder, &checkpoint, &saved_model, &outcome.events, out)?;
-    let detection = drill.detection().map(|time| time.as_secs_f64());
+    let predictions = classify(&model, &test, &shown)?;
+    digits::show(&test, &shown.into_iter().zip(predictions).collect::<Vec<_>>(), out)?;
+    let served = serve(&folder, out)?;
+    print_next_steps(&folder, &checkpoint, &saved_model, &outcome.events, out)?;
+    let detection = faults.detection().map(|time| time.as_secs_f64());
     let summary = serde_json::json!({
         "test_accuracy": accuracy,
         "train_seconds": outcome.took.as_secs_f64(),
@@ -138,8 +134,8 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         "checkpoint": checkpoint,
         "saved_model": saved_model,
         "events": outcome.events,
-        "request": conversation.request,
-        "served_classes": conversation.guesses.iter().map(|(class, _)| class).collect::<Vec<_>>(),
+        "request": served.request,
+        "served_classes": served.predictions.iter().map(|(class, _)| class).collect::<Vec<_>>(),
         "seconds": clock.monotonic().saturating_sub(begin).as_secs_f64(),
     });
     writeln!(out, "{summary}")?;
@@ -153,13 +149,13 @@ fn folder(args: &Args) -> Result<String> {
     });
     let failed = |e: io::Error| err!(Unavailable, "{}: {e}", folder.display());
     fs::create_dir_all(&folder).map_err(failed)?;
-    // Tasks have the same files, but need not stand in the same folder.
+    // Absolute, because tasks may have another working directory.
     let folder = fs::canonicalize(&folder).map_err(failed)?;
     Ok(folder.display().to_string())
 }
 
 /// The tasks to kill, and when.
-fn drill(args: &Args, tasks: &Arc<Tasks>, digits: usize) -> Result<Arc<Drill>, Failure> {
+fn faults(args: &Args, tasks: &Arc<Tasks>, digits: usize) -> Result<Arc<FaultInjector>, Failure> {
     let kills = if args.no_kill { Vec::new() } else { args.kills.clone() };
     if let Some(unknown) = kills.iter().find(|name| !tasks.has(name)) {
         return Err(Failure::Usage(format!(
@@ -167,18 +163,18 @@ fn drill(args: &Args, tasks: &Arc<Tasks>, digits: usize) -> Result<Arc<Drill>, F
         )));
     }
     let updates = digits.div_ceil(args.batch_size as usize) as u64 * u64::from(args.epochs);
-    Ok(Arc::new(Drill::new(tasks.clone(), kills, updates)))
+    Ok(Arc::new(FaultInjector::new(tasks.clone(), kills, updates)))
 }
 
 fn train(
     args: &Args,
     registry: &Registry,
     (folder, tasks): (&str, &Tasks),
-    drill: &Arc<Drill>,
+    drill: &Arc<FaultInjector>,
     digits: &Digits,
 ) -> Result<Outcome> {
     let spec: ClusterSpec = tasks.spec().parse()?;
-    // Not long: the trainer tries again, and what does not answer is to be missed soon.
+    // Short: the trainer tries again, and the loss of a task is to be detected soon.
     let options = ConnectOptions { connect_timeout: Duration::from_secs(1), ..Default::default() };
     let cluster = Cluster::of(spec)?.options(options).with_registry(registry.clone());
     let options = TrainOptions {
@@ -207,52 +203,53 @@ fn screen() -> Result<Screen> {
     Ok(Screen::new(stdout.is_terminal(), Box::new(File::from(copy))))
 }
 
-fn tell_of_training(outcome: &Outcome, drill: &Drill, out: &mut dyn Write) -> io::Result<()> {
+fn report_training(
+    outcome: &Outcome,
+    faults: &FaultInjector,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     writeln!(out)?;
     writeln!(
         out,
-        "     {} updates in {:.1} s; checkpoints were written beside them",
+        "     {} updates in {:.1} s, with checkpoints written concurrently",
         outcome.updates,
         outcome.took.as_secs_f64()
     )?;
-    for (name, noticed, _) in drill.losses() {
-        match noticed {
+    for (name, detected, _) in faults.kills() {
+        match detected {
             Some(time) => writeln!(
                 out,
-                "     {name} was killed; that was noticed after {:.3} s, and it was started again",
+                "     {name} was killed; detected after {:.3} s and restarted",
                 time.as_secs_f64()
             )?,
-            None => writeln!(out, "     {name} was killed; nobody missed it")?,
+            None => writeln!(out, "     {name} was killed; no worker needed it afterwards")?,
         }
     }
     match outcome.updates_lost {
-        0 => writeln!(
-            out,
-            "     nothing was lost: every digit counted exactly as often as it should"
-        ),
+        0 => writeln!(out, "     no update was lost: every image was used exactly once per epoch"),
         lost => writeln!(
             out,
-            "     {lost} updates since the last checkpoint were lost; their digits were used again"
+            "     {lost} updates since the last checkpoint were lost; their images were used again"
         ),
     }
 }
 
 /// Serves the exported model, requests predictions, and prints the commands and the answer.
-fn serve(folder: &str, out: &mut dyn Write) -> Result<Conversation, Failure> {
+fn serve(folder: &str, out: &mut dyn Write) -> Result<ServedPredictions, Failure> {
     writeln!(out, "5. Served over REST, as TensorFlow Serving does, by a process of its own:")?;
     out.flush()?;
     let digits = mnist::test()?;
     let asked: Vec<usize> = (SHOWN..2 * SHOWN).collect();
-    let conversation = served::ask(folder, &digits, &asked)?;
-    writeln!(out, "     {}", conversation.serve)?;
-    writeln!(out, "   Ten more digits, asked for with\n     {}\n", conversation.curl)?;
-    let guesses = conversation.guesses.iter().copied();
-    digits::show(&digits, &asked.into_iter().zip(guesses).collect::<Vec<_>>(), out)?;
-    writeln!(out, "   That server has ended; the two lines serve and ask again.")?;
-    Ok(conversation)
+    let served = served::predict(folder, &digits, &asked)?;
+    writeln!(out, "     {}", served.serve)?;
+    writeln!(out, "   Ten more images, requested with\n     {}\n", served.curl)?;
+    let predictions = served.predictions.iter().copied();
+    digits::show(&digits, &asked.into_iter().zip(predictions).collect::<Vec<_>>(), out)?;
+    writeln!(out, "   That server has ended; these two commands start it and request again.")?;
+    Ok(served)
 }
 
-fn tell_what_next(
+fn print_next_steps(
     folder: &str,
     checkpoint: &str,
     saved_model: &str,
@@ -270,10 +267,7 @@ fn tell_what_next(
     writeln!(out, "     {thalweg} checkpoint list {checkpoint}")?;
     writeln!(out, "     {thalweg} events {events}        (or: tensorboard --logdir {events})")?;
     writeln!(out, "     {thalweg} quickstart --kill ps/0   loses the parameter server instead")?;
-    writeln!(
-        out,
-        "     docs/src/how-to/training.md has the program behind this, for nets of your own\n"
-    )
+    writeln!(out, "     docs/src/how-to/training.md explains the training program\n")
 }
 
 /// The network for training.
@@ -331,7 +325,12 @@ fn classify(model: &SavedModel, digits: &Digits, indices: &[usize]) -> Result<Ve
     let classes = output("classes")?.as_slice::<i64>()?;
     let rows = output("probabilities")?.as_slice::<f32>()?.chunks_exact(mnist::CLASSES);
     let surest = rows.map(|row| row.iter().copied().fold(0.0, f32::max));
-    ensure!(classes.len() == indices.len(), Internal, "{} classes came", classes.len());
+    ensure!(
+        classes.len() == indices.len(),
+        Internal,
+        "the model returned {} classes",
+        classes.len()
+    );
     Ok(classes.iter().copied().zip(surest).collect())
 }
 

@@ -45,8 +45,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME", help_heading = "Step")]
     pub(crate) signature: Option<String>,
 
-    /// SavedModels only: tags of the MetaGraph, separated by commas [default: serve, or those of the
-    /// only MetaGraph]
+    /// SavedModels only: tags of the MetaGraph, separated by commas [default: serve, or those of
+    /// the only MetaGraph]
     #[arg(long = "saved-model-tags", aliases = ["tag", "saved_model_tags"], value_name = "TAGS",
           value_delimiter = ',', help_heading = "Step")]
     pub(crate) tags: Vec<String>,
@@ -114,7 +114,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         .context(|| args.graph.display())?;
     if args.fetches.is_empty() && args.targets.is_empty() && saves.is_empty() {
         names::list(&graph, out)?;
-        let sentence = "say what to compute: --fetch NAME, --save NAME=FILE or --target NODE";
+        let sentence = "nothing to compute: give --fetch NAME, --save NAME=FILE or --target NODE";
         return Err(Failure::Usage(sentence.to_owned()));
     }
     let step = graph_step(args, &graph, &feeds, &saves)?;
@@ -122,14 +122,14 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         let target =
             if server.contains("://") { server.clone() } else { format!("grpc://{server}") };
         let session = Session::connect(&target, &graph)?;
-        let ran = step.run_and_write(args, &AnySession::There(&session), out);
+        let ran = step.run_and_write(args, &AnySession::Remote(&session), out);
         // Otherwise the server keeps the session for a client that might reconnect.
         let closed = session.close();
         return ran.and_then(|()| Ok(closed?));
     }
     let options = session_options(args, SessionOptions::default());
     let session = Session::new(graph, registry.kernels.clone(), options)?;
-    step.run_and_write(args, &AnySession::Here(&session), out)
+    step.run_and_write(args, &AnySession::Local(&session), out)
 }
 
 /// The session options of the arguments.

@@ -107,7 +107,7 @@ fn models(args: &ModelFlags, loader: &Loader) -> Result<Vec<ModelConfig>> {
             InvalidArgument,
             "--model-config-file names all models; --model does not go with it"
         );
-        // TensorFlow Serving's container gives both of these whatever else it is given.
+        // TensorFlow Serving's container always passes both of these.
         for (flag, value) in
             [("model-name", &args.model_name), ("model-base-path", &args.model_base_path)]
         {
@@ -137,7 +137,7 @@ fn models(args: &ModelFlags, loader: &Loader) -> Result<Vec<ModelConfig>> {
         let name = args.model_name.clone().or(name).unwrap_or_else(|| "default".to_owned());
         found.push(ModelConfig::new(name, path));
     } else if found.is_empty() && (name.is_some() || base.is_some()) {
-        // As TensorFlow Serving's container puts them together.
+        // As the entry point of TensorFlow Serving's container joins them.
         let name = args.model_name.clone().or(name).unwrap_or_else(|| "model".to_owned());
         let base = base.unwrap_or_else(|| "/models".to_owned());
         let path = thalweg_formats::storage::join(&base, &name);
@@ -146,7 +146,7 @@ fn models(args: &ModelFlags, loader: &Loader) -> Result<Vec<ModelConfig>> {
     ensure!(
         !found.is_empty(),
         InvalidArgument,
-        "say what to serve: --model NAME=DIR, --model-name NAME --model-base-path DIR, \
+        "no model to serve: give --model NAME=DIR, --model-name NAME --model-base-path DIR, \
          --model-config-file FILE, or MODEL_NAME and MODEL_BASE_PATH in the environment"
     );
     config::check_names(&found)?;
@@ -181,7 +181,7 @@ fn store_options(args: &Args) -> StoreOptions {
 fn server_options(args: &Args, loader: &Loader) -> Result<ServerOptions> {
     let limits = &args.limits;
     let mut options = ServerOptions {
-        // Messages of protobuf have lengths of 31 bits.
+        // A protobuf message has at most 2^31 - 1 bytes.
         message_bytes_max: (limits.message_limit as usize * MEGABYTE).min(i32::MAX as usize),
         connections_max: limits.connection_limit as usize,
         timeouts: ConnectionTimeouts {

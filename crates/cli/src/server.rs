@@ -160,7 +160,7 @@ struct Files {
 }
 
 impl Files {
-    fn storage(&self, place: &Place) -> Result<ByUrl> {
+    fn storage(&self, place: &ServerTask) -> Result<ByUrl> {
         for url in &self.allow_urls {
             ensure!(
                 url.starts_with("s3://") || url.starts_with("hdfs://"),
@@ -188,8 +188,8 @@ impl Files {
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Limits")]
 struct Limits {
-    /// Memory limit for tensors, strings, lists, state and received messages of all sessions together,
-    /// in megabytes [default: 80 % of the machine's or container's memory]
+    /// Memory limit for tensors, strings, lists, state and received messages of all sessions
+    /// together, in megabytes [default: 80 % of the machine's or container's memory]
     #[arg(long, value_name = "MB")]
     memory_limit: Option<usize>,
 
@@ -253,7 +253,7 @@ impl Timeouts {
 }
 
 impl Limits {
-    fn task_options(&self, place: &Place) -> TaskOptions {
+    fn task_options(&self, place: &ServerTask) -> TaskOptions {
         let mut options = TaskOptions {
             job: place.job.clone(),
             index: place.task,
@@ -287,7 +287,7 @@ const MEGABYTE: usize = 1 << 20;
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
     let tf_config = std::env::var("TF_CONFIG").ok();
     let place =
-        Place::new(args, tf_config.as_deref()).map_err(|e| Failure::Usage(e.to_string()))?;
+        ServerTask::new(args, tf_config.as_deref()).map_err(|e| Failure::Usage(e.to_string()))?;
     let config = session_config(args).map_err(|e| Failure::Usage(e.to_string()))?;
     descriptors::raise_limit();
     if let Some(shortage) = descriptors::shortage_of_task(place.cluster.tasks().count()) {
@@ -378,7 +378,7 @@ async fn serve(
         _ = terminate.recv() => false,
         _ = interrupt.recv() => false,
         () = parent_gone(parent.as_mut()) => false,
-        // A client said so.
+        // A client has asked the task to stop.
         _ = &mut serving => true,
     };
     let _ = stop.send(true);
@@ -389,7 +389,7 @@ async fn serve(
         task = %name,
         of_clients,
         of_others,
-        "{name} ends after {of_clients} steps of clients and {of_others} parts of others'"
+        "{name} ends after {of_clients} steps as master and {of_others} partial steps as worker"
     );
     if has_ended {
         return Ok(());
@@ -419,12 +419,12 @@ pub(crate) async fn parent_gone(pipe: Option<&mut pipe::Receiver>) {
 /// The address of a server on this machine, from TF_CONFIG or by default.
 pub(crate) fn own_address() -> String {
     let tf_config = std::env::var("TF_CONFIG").ok();
-    let told = Place::new(&Args::default(), tf_config.as_deref());
-    told.map_or_else(|_| join("127.0.0.1", DEFAULT_PORT), |place| place.address)
+    let resolved = ServerTask::new(&Args::default(), tf_config.as_deref());
+    resolved.map_or_else(|_| join("127.0.0.1", DEFAULT_PORT), |place| place.address)
 }
 
 /// The task and its address.
-struct Place {
+struct ServerTask {
     job: String,
     task: u32,
     address: String,
@@ -434,9 +434,9 @@ struct Place {
     file: Option<Arc<ClusterFile>>,
 }
 
-impl Place {
+impl ServerTask {
     /// From flags and, where they are not given, from TF_CONFIG, as TensorFlow's servers do.
-    fn new(args: &Args, tf_config: Option<&str>) -> Result<Place> {
+    fn new(args: &Args, tf_config: Option<&str>) -> Result<ServerTask> {
         let config: serde_json::Value = match tf_config.filter(|t| !t.trim().is_empty()) {
             Some(text) => serde_json::from_str(text)
                 .map_err(|e| err!(InvalidArgument, "TF_CONFIG is not JSON: {e}"))?,
@@ -458,12 +458,12 @@ impl Place {
         let job =
             args.cluster.job_name.clone().or_else(|| given["type"].as_str().map(str::to_owned));
         let index = args.cluster.task_index.or_else(|| index_of(&given["index"])).unwrap_or(0);
-        // As everywhere: nobody else can reach it unless its user says so.
+        // The default is loopback: other machines reach the server only if --host says so.
         let host = args.listen.host.as_deref().unwrap_or("127.0.0.1");
         if cluster.is_empty() {
             let job = job.unwrap_or_else(|| "local".into());
             let address = join(host, args.listen.port.unwrap_or(DEFAULT_PORT));
-            return Ok(Place { job, task: index, address, cluster, file });
+            return Ok(ServerTask { job, task: index, address, cluster, file });
         }
         let names = cluster.jobs();
         let job = match job {
@@ -472,7 +472,7 @@ impl Place {
             None => {
                 bail!(
                     InvalidArgument,
-                    "say which job this task has: --job-name {}",
+                    "the cluster has several jobs; choose one: --job-name {}",
                     names.join("|")
                 )
             }
@@ -490,11 +490,11 @@ impl Place {
         let port = own.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         let port: u16 = port.ok_or_else(|| err!(InvalidArgument, "'{own}' is not host:port"))?;
         let address = join(host, args.listen.port.unwrap_or(port));
-        Ok(Place { job, task: index, address, cluster, file })
+        Ok(ServerTask { job, task: index, address, cluster, file })
     }
 }
 
-impl Place {
+impl ServerTask {
     /// Whether the address is a loopback address.
     fn is_loopback(&self) -> bool {
         let host = self.address.rsplit_once(':').map_or("", |(host, _)| host);
@@ -533,7 +533,7 @@ mod tests {
     use super::*;
 
     fn place(args: &Args, tf_config: Option<&str>) -> String {
-        match Place::new(args, tf_config) {
+        match ServerTask::new(args, tf_config) {
             Ok(p) => format!("{}/{} {}", p.job, p.task, p.address),
             Err(e) => e.message().to_owned(),
         }
@@ -572,7 +572,7 @@ mod tests {
         let code = |host: &str, files: &Files, path: &str| {
             let listen = ListenFlags { host: Some(host.into()), ..ListenFlags::default() };
             let args = Args { listen, ..Args::default() };
-            let place = Place::new(&args, None).unwrap();
+            let place = ServerTask::new(&args, None).unwrap();
             files.storage(&place).unwrap().exists(path).err().map(|e| e.code())
         };
         let refused = Some(Code::PermissionDenied);
@@ -598,7 +598,7 @@ mod tests {
         assert_eq!(code("0.0.0.0", &urls, here), refused);
         assert_eq!(code("127.0.0.1", &urls, here), None);
         let wrong = Files { allow_urls: vec!["/tmp".into()], ..Files::default() };
-        let local = Place::new(&Args::default(), None).unwrap();
+        let local = ServerTask::new(&Args::default(), None).unwrap();
         let error = wrong.storage(&local).err().unwrap();
         assert_eq!(error.code(), Code::InvalidArgument);
         assert!(error.message().contains("must begin with s3:// or hdfs://"), "{error}");
@@ -606,22 +606,25 @@ mod tests {
 
     #[test]
     fn what_sessions_have_by_default() {
-        let told = |text: &str| {
+        let resolved = |text: &str| {
             let cluster =
                 ClusterFlags { session_config: Some(text.into()), ..ClusterFlags::default() };
             let args = Args { cluster, ..Args::default() };
             session_config(&args).map_err(|e| e.message().to_owned())
         };
         let config =
-            told("inter_op_parallelism_threads: 3 intra_op_parallelism_threads: 2").unwrap();
+            resolved("inter_op_parallelism_threads: 3 intra_op_parallelism_threads: 2").unwrap();
         assert_eq!(threads_of(&config), Some(3));
-        assert_eq!(threads_of(&told("inter_op_parallelism_threads: 99999").unwrap()), Some(1024));
-        assert_eq!(threads_of(&told("inter_op_parallelism_threads: -1").unwrap()), None);
-        let cpus = |n: i32| told(&format!("device_count {{ key: \"CPU\" value: {n} }}"));
+        assert_eq!(
+            threads_of(&resolved("inter_op_parallelism_threads: 99999").unwrap()),
+            Some(1024)
+        );
+        assert_eq!(threads_of(&resolved("inter_op_parallelism_threads: -1").unwrap()), None);
+        let cpus = |n: i32| resolved(&format!("device_count {{ key: \"CPU\" value: {n} }}"));
         assert_eq!(cpus(2).unwrap().device_count["CPU"], 2);
         assert!(cpus(1000).unwrap_err().contains("between 0 and 256"));
-        assert!(told("device_cuont {}").unwrap_err().contains("--session-config"));
-        assert!(told("@/nonexistent/config").unwrap_err().contains("/nonexistent/config"));
+        assert!(resolved("device_cuont {}").unwrap_err().contains("--session-config"));
+        assert!(resolved("@/nonexistent/config").unwrap_err().contains("/nonexistent/config"));
     }
 
     #[test]
@@ -641,7 +644,7 @@ mod tests {
         assert!(free.contains("ps has 2 tasks without addresses"), "{free}");
         assert_eq!(of_status.unwrap_err().code(), Code::InvalidArgument);
         let (wrong, _) = said("[job.ps]\ntsks = 2\n", "ps", 0);
-        assert!(wrong.contains("'tsks' is none of"), "{wrong}");
+        assert!(wrong.contains("unknown key 'tsks'"), "{wrong}");
         fs::remove_file(path).unwrap();
     }
 

@@ -13,8 +13,8 @@ use crate::{Failure, files, output};
 
 /// A local or remote session.
 pub(crate) enum AnySession<'a> {
-    Here(&'a Session),
-    There(&'a RemoteSession),
+    Local(&'a Session),
+    Remote(&'a RemoteSession),
 }
 
 /// The step of the arguments, checked against the graph.
@@ -93,19 +93,20 @@ impl<'a> Step<'a> {
         args: &Args,
         session: &AnySession<'_>,
         environment: &Environment,
-    ) -> Result<Done> {
+    ) -> Result<StepResult> {
         let plain = RunOptions { timeout: args.timeout, ..Default::default() };
         for init in &args.inits {
             session.run_with(&plain, &self.feeds, &[], &[init]).context(|| "--init")?;
         }
         let call = self.prepared(session)?;
-        let mut done = Done::default();
+        let mut done = StepResult::default();
         for step in 0..args.repeat {
             let trace = args.trace.is_some() && step + 1 == args.repeat;
             let start = environment.clock.monotonic();
             let result = call(&RunOptions { trace, ..plain.clone() });
             done.seconds.push((environment.clock.monotonic() - start).as_secs_f64());
-            (done.tensors, done.metadata) = result.map_err(|e| self.explained(e, args, session))?;
+            (done.tensors, done.metadata) =
+                result.map_err(|e| self.with_advice(e, args, session))?;
         }
         Ok(done)
     }
@@ -114,8 +115,8 @@ impl<'a> Step<'a> {
     fn prepared<'s>(&'s self, session: &'s AnySession<'_>) -> Result<Box<Call<'s>>> {
         let fetches: Vec<&str> = self.fetches.iter().map(|f| f.tensor).collect();
         let session = match session {
-            AnySession::Here(session) => session,
-            AnySession::There(_) => {
+            AnySession::Local(session) => session,
+            AnySession::Remote(_) => {
                 let run = move |options: &RunOptions| {
                     session.run_with(options, &self.feeds, &fetches, &self.targets)
                 };
@@ -129,13 +130,13 @@ impl<'a> Step<'a> {
     }
 
     /// Adds advice about flags to an error.
-    fn explained(&self, error: Error, args: &Args, session: &AnySession<'_>) -> Error {
-        let AnySession::Here(session) = session else { return error };
+    fn with_advice(&self, error: Error, args: &Args, session: &AnySession<'_>) -> Error {
+        let AnySession::Local(session) = session else { return error };
         let init = session.with_graph(|g| g.find("init").is_some());
         if error.code() != Code::FailedPrecondition || !args.inits.is_empty() || !init {
             return error;
         }
-        error.map_message(|m| format!("{m}; the graph has a node 'init': perhaps --init init"))
+        error.map_message(|m| format!("{m}; the graph has a node 'init': try --init init"))
     }
 }
 
@@ -151,22 +152,22 @@ impl AnySession<'_> {
         targets: &[&str],
     ) -> Result<(Vec<Tensor>, RunMetadata)> {
         match self {
-            AnySession::Here(session) => session.run_with(options, feeds, fetches, targets),
-            AnySession::There(session) => session.run_with(options, feeds, fetches, targets),
+            AnySession::Local(session) => session.run_with(options, feeds, fetches, targets),
+            AnySession::Remote(session) => session.run_with(options, feeds, fetches, targets),
         }
     }
 }
 
 /// The result of a step.
 #[derive(Default)]
-struct Done {
+struct StepResult {
     tensors: Vec<Tensor>,
     metadata: RunMetadata,
     /// The durations of the steps.
     seconds: Vec<f64>,
 }
 
-impl Done {
+impl StepResult {
     fn sorted_seconds(&self) -> Vec<f64> {
         let mut sorted = self.seconds.clone();
         sorted.sort_by(f64::total_cmp);
@@ -190,7 +191,7 @@ impl Done {
             let median = self.sorted_seconds()[self.seconds.len() / 2];
             writeln!(
                 out,
-                "{} steps: {:.1} us in the median, {:.1} to {:.1}",
+                "{} steps: median {:.1} us, minimum {:.1}, maximum {:.1}",
                 self.seconds.len(),
                 median * 1e6,
                 fastest * 1e6,

@@ -15,20 +15,20 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::orphans::{self, Children, Own};
+use crate::orphans::{self, Children, RegisteredChild};
 use crate::{Failure, logging};
 
 /// How long a process may take to end after SIGTERM.
-const GRACE: Duration = Duration::from_secs(5);
-/// How long its remaining process group may take then.
-const LAST_WORD: Duration = Duration::from_secs(1);
+const TERM_GRACE: Duration = Duration::from_secs(5);
+/// How long the remaining processes of its group may take after that.
+const GROUP_GRACE: Duration = Duration::from_secs(1);
 /// The polling interval.
-const LOOK: Duration = Duration::from_millis(10);
-/// The first backoff before a restart; it doubles up to [`PAUSE_MAX`].
-const PAUSE: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// The first backoff before a restart; it doubles up to [`BACKOFF_MAX`].
+const BACKOFF_MIN: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// After this uptime a process counts as healthy, and its restart count and backoff are reset.
-const HEALTHY: Duration = Duration::from_secs(300);
+const HEALTHY_UPTIME: Duration = Duration::from_secs(300);
 /// Longer lines of a process are split.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
@@ -53,24 +53,24 @@ pub(crate) struct Program {
 
 /// When an ended process is restarted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Restarts {
+pub(crate) struct RestartPolicy {
     /// The maximum number of restarts.
-    pub most: u32,
+    pub restarts_max: u32,
     /// Whether to restart after a failure exit code, not only after a signal.
     pub on_failure: bool,
     /// The uptime after which the count is reset.
     healthy_after: Duration,
 }
 
-impl Restarts {
-    pub(crate) fn new(most: u32, on_failure: bool) -> Restarts {
-        Restarts { most, on_failure, healthy_after: HEALTHY }
+impl RestartPolicy {
+    pub(crate) fn new(restarts_max: u32, on_failure: bool) -> RestartPolicy {
+        RestartPolicy { restarts_max, on_failure, healthy_after: HEALTHY_UPTIME }
     }
 }
 
 /// How a process ended for good.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum ExitReason {
     /// It exited.
     Exit(ExitStatus),
     /// It was stopped.
@@ -79,14 +79,14 @@ pub(crate) enum End {
     NotStarted,
 }
 
-impl End {
+impl ExitReason {
     /// The exit code that a shell would report.
     pub(crate) fn code(&self) -> u8 {
         use std::os::unix::process::ExitStatusExt;
         match self {
-            End::Stopped => 0,
-            End::NotStarted => 127,
-            End::Exit(status) => match (status.code(), status.signal()) {
+            ExitReason::Stopped => 0,
+            ExitReason::NotStarted => 127,
+            ExitReason::Exit(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => u8::try_from(code).unwrap_or(1),
                 (None, Some(signal)) => u8::try_from(128 + signal).unwrap_or(1),
                 (None, None) => 1,
@@ -97,29 +97,29 @@ impl End {
 
 /// The output of all processes, each line with the name of its process.
 #[derive(Clone)]
-pub(crate) struct Screen {
+pub(crate) struct PrefixedOutput {
     out: Arc<Mutex<Box<dyn Write + Send>>>,
     shows_output: bool,
 }
 
-impl Screen {
-    pub(crate) fn new(out: Box<dyn Write + Send>) -> Screen {
-        Screen { out: Arc::new(Mutex::new(out)), shows_output: true }
+impl PrefixedOutput {
+    pub(crate) fn new(out: Box<dyn Write + Send>) -> PrefixedOutput {
+        PrefixedOutput { out: Arc::new(Mutex::new(out)), shows_output: true }
     }
 
     /// The same for messages about processes only, without their output.
-    pub(crate) fn without_output(self) -> Screen {
-        Screen { shows_output: false, ..self }
+    pub(crate) fn without_output(self) -> PrefixedOutput {
+        PrefixedOutput { shows_output: false, ..self }
     }
 
     /// Reports how a process ended by itself. A failure to start has been reported before.
-    pub(crate) fn ended(&self, name: &str, end: &End) {
-        if let End::Exit(status) = end {
+    pub(crate) fn ended(&self, name: &str, end: &ExitReason) {
+        if let ExitReason::Exit(status) = end {
             self.line(name, format!("{ENDED}({status})").as_bytes());
         }
     }
 
-    fn say(&self, name: &str, text: &str) {
+    fn message(&self, name: &str, text: &str) {
         self.line(name, format!("thalweg: {text}").as_bytes());
     }
 
@@ -143,9 +143,9 @@ impl Screen {
 /// whether all others are to be stopped. A signal stops all of them, and its exit code is returned.
 pub(crate) async fn run_all(
     programs: Vec<Program>,
-    restarts: Restarts,
-    screen: Screen,
-    mut ended: impl FnMut(usize, &End) -> bool,
+    restarts: RestartPolicy,
+    output: PrefixedOutput,
+    mut ended: impl FnMut(usize, &ExitReason) -> bool,
 ) -> Result<Option<u8>, Failure> {
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -155,20 +155,20 @@ pub(crate) async fn run_all(
     let mut running = JoinSet::new();
     for (index, program) in programs.into_iter().enumerate() {
         let name = program.name.clone();
-        let end = run(program, restarts, screen.clone(), stopped.clone(), own.clone());
+        let end = run(program, restarts, output.clone(), stopped.clone(), own.clone());
         running.spawn(async move { (index, name, end.await) });
     }
-    let mut told = None;
+    let mut signal_code = None;
     loop {
         let (index, name, end) = tokio::select! {
             next = running.join_next() => match next {
-                Some(next) => next.map_err(|e| err!(Internal, "a task was lost: {e}"))?,
-                None => return Ok(told),
+                Some(next) => next.map_err(|e| err!(Internal, "a supervising task panicked: {e}"))?,
+                None => return Ok(signal_code),
             },
-            _ = terminate.recv() => { told = Some(143); let _ = stop.send(true); continue }
-            _ = interrupt.recv() => { told = Some(130); let _ = stop.send(true); continue }
+            _ = terminate.recv() => { signal_code = Some(143); let _ = stop.send(true); continue }
+            _ = interrupt.recv() => { signal_code = Some(130); let _ = stop.send(true); continue }
         };
-        screen.ended(&name, &end);
+        output.ended(&name, &end);
         if ended(index, &end) {
             let _ = stop.send(true);
         }
@@ -178,50 +178,52 @@ pub(crate) async fn run_all(
 /// Runs `program`, one of our `own` children, until it ends for good or `stop` becomes true.
 async fn run(
     program: Program,
-    restarts: Restarts,
-    screen: Screen,
+    restarts: RestartPolicy,
+    output: PrefixedOutput,
     mut stop: watch::Receiver<bool>,
     own: Children,
-) -> End {
-    let (mut pause, mut left) = (PAUSE, restarts.most);
+) -> ExitReason {
+    let (mut pause, mut left) = (BACKOFF_MIN, restarts.restarts_max);
     loop {
         let child = match start(&program, &own) {
             Ok(child) => child,
             Err(error) => {
-                screen
-                    .say(&program.name, &format!("{} did not start: {error}", program.command[0]));
-                return End::NotStarted;
+                output.message(
+                    &program.name,
+                    &format!("{} did not start: {error}", program.command[0]),
+                );
+                return ExitReason::NotStarted;
             }
         };
         let healthy = tokio::spawn(tokio::time::sleep(restarts.healthy_after));
-        let ended = until_end(child, &program, &screen, &mut stop).await;
+        let ended = until_end(child, &program, &output, &mut stop).await;
         if healthy.is_finished() {
-            (pause, left) = (PAUSE, restarts.most);
+            (pause, left) = (BACKOFF_MIN, restarts.restarts_max);
         }
         healthy.abort();
-        let Some(status) = ended else { return End::Stopped };
+        let Some(status) = ended else { return ExitReason::Stopped };
         let again = !status.success() && (restarts.on_failure || status.code().is_none());
         let log = Log::open(&program.log);
         if !again || left == 0 {
             log.write(format!("{ENDED}({status})\n").as_bytes());
-            return End::Exit(status);
+            return ExitReason::Exit(status);
         }
         left -= 1;
         let seconds = pause.as_secs_f32();
-        let news = format!("ended ({status}); starts again in {seconds} s, {left} restarts left");
-        screen.say(&program.name, &news);
-        // Whoever follows the log of one process alone is to know why it begins again.
-        log.write(format!("thalweg: {news}\n").as_bytes());
+        let message = format!("ended ({status}); restarts in {seconds} s, {left} restarts left");
+        output.message(&program.name, &message);
+        // The log of the process alone must also show why the process starts again.
+        log.write(format!("thalweg: {message}\n").as_bytes());
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            _ = stop.wait_for(|stop| *stop) => return End::Stopped,
+            _ = stop.wait_for(|stop| *stop) => return ExitReason::Stopped,
         }
-        pause = (pause * 2).min(PAUSE_MAX);
+        pause = (pause * 2).min(BACKOFF_MAX);
     }
 }
 
 /// Starts it as the leader of a process group, so that its children can be stopped with it.
-fn start(program: &Program, own: &Children) -> io::Result<(Child, Own)> {
+fn start(program: &Program, own: &Children) -> io::Result<(Child, RegisteredChild)> {
     let mut command = Command::new(&program.command[0]);
     command
         .args(&program.command[1..])
@@ -237,18 +239,18 @@ fn start(program: &Program, own: &Children) -> io::Result<(Child, Own)> {
 
 /// The exit status; `None` if it was stopped.
 async fn until_end(
-    (mut child, _own): (Child, Own),
+    (mut child, _own): (Child, RegisteredChild),
     program: &Program,
-    screen: &Screen,
+    output: &PrefixedOutput,
     stop: &mut watch::Receiver<bool>,
 ) -> Option<ExitStatus> {
     let log = Log::open(&program.log);
     let (out, err) = (child.stdout.take(), child.stderr.take());
-    // Held here: waiting for the child would close it.
+    // Held here, because waiting for the child closes its standard input.
     let _input = child.stdin.take();
     let copies = [
-        out.map(|pipe| tokio::spawn(copy(pipe, program.name.clone(), log.clone(), screen.clone()))),
-        err.map(|pipe| tokio::spawn(copy(pipe, program.name.clone(), log.clone(), screen.clone()))),
+        out.map(|pipe| tokio::spawn(copy(pipe, program.name.clone(), log.clone(), output.clone()))),
+        err.map(|pipe| tokio::spawn(copy(pipe, program.name.clone(), log.clone(), output.clone()))),
     ];
     let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     let status = tokio::select! {
@@ -257,11 +259,11 @@ async fn until_end(
     };
     if status.is_none() {
         send(group, Signal::TERM);
-        let _ = tokio::time::timeout(GRACE, child.wait()).await;
-        // What it started was told too, and may have a last word.
-        let _ = tokio::time::timeout(LAST_WORD, until_gone(group)).await;
+        let _ = tokio::time::timeout(TERM_GRACE, child.wait()).await;
+        // What it started was signal_code too, and may have a last word.
+        let _ = tokio::time::timeout(GROUP_GRACE, until_gone(group)).await;
     }
-    // Whatever it started ends with it.
+    // Its remaining children end with it.
     send(group, Signal::KILL);
     let ended = child.wait().await;
     for copy in copies.into_iter().flatten() {
@@ -272,14 +274,14 @@ async fn until_end(
 }
 
 fn send(group: Option<Pid>, signal: Signal) {
-    // An error says that the group is gone, which is what was wanted.
+    // An error means that the process group has already ended.
     let _ = group.map(|group| kill_process_group(group, signal));
 }
 
 /// Completes when the process group is empty.
 async fn until_gone(group: Option<Pid>) {
     while group.is_some_and(|group| test_kill_process_group(group).is_ok()) {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -301,7 +303,7 @@ impl Log {
     }
 }
 
-async fn copy(pipe: impl AsyncRead + Unpin, name: String, log: Log, screen: Screen) {
+async fn copy(pipe: impl AsyncRead + Unpin, name: String, log: Log, output: PrefixedOutput) {
     let mut reader = BufReader::with_capacity(LINE_BYTES_MAX, pipe);
     let mut line = Vec::new();
     loop {
@@ -315,13 +317,13 @@ async fn copy(pipe: impl AsyncRead + Unpin, name: String, log: Log, screen: Scre
         reader.consume(taken);
         if end.is_some() || line.len() >= LINE_BYTES_MAX {
             log.write(&line);
-            screen.output(&name, &line);
+            output.output(&name, &line);
             line.clear();
         }
     }
     if !line.is_empty() {
         log.write(&line);
-        screen.output(&name, &line);
+        output.output(&name, &line);
     }
 }
 
@@ -330,8 +332,8 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// A screen whose lines can be looked at.
-    fn screen() -> (Screen, mpsc::Receiver<String>) {
+    /// A output whose lines can be looked at.
+    fn output() -> (PrefixedOutput, mpsc::Receiver<String>) {
         struct Lines(mpsc::Sender<String>);
         impl Write for Lines {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -343,7 +345,7 @@ mod tests {
             }
         }
         let (sender, receiver) = mpsc::channel();
-        (Screen::new(Box::new(Lines(sender))), receiver)
+        (PrefixedOutput::new(Box::new(Lines(sender))), receiver)
     }
 
     /// A folder of one test; gone when dropped.
@@ -386,11 +388,11 @@ mod tests {
     fn output_is_named_and_kept() {
         let folder = Folder::new("output");
         let log = folder.0.join("log");
-        let (screen, lines) = screen();
+        let (output, lines) = output();
         let (_keep, stop) = watch::channel(false);
         let program = shell("echo $GREETING; echo oops >&2; printf open; exit 3", &log);
         let end =
-            block_on(run(program, Restarts::new(2, false), screen, stop, Children::default()));
+            block_on(run(program, RestartPolicy::new(2, false), output, stop, Children::default()));
         assert_eq!(end.code(), 3);
         let shown = text(&lines);
         for line in ["[t/0] hello\n", "[t/0] oops\n", "[t/0] open\n"] {
@@ -407,17 +409,17 @@ mod tests {
             "if [ -e {0} ]; then echo second; else touch {0}; kill -9 $$; fi",
             mark.display()
         );
-        let (screen, lines) = screen();
+        let (output, lines) = output();
         let (_keep, stop) = watch::channel(false);
         let program = shell(&script, &folder.0.join("log"));
         let end =
-            block_on(run(program, Restarts::new(1, false), screen, stop, Children::default()));
+            block_on(run(program, RestartPolicy::new(1, false), output, stop, Children::default()));
         assert_eq!(end.code(), 0);
         let shown = text(&lines);
-        assert!(shown.contains("starts again in 0.5 s, 0 restarts left"), "{shown}");
+        assert!(shown.contains("restarts in 0.5 s, 0 restarts left"), "{shown}");
         assert!(shown.contains("[t/0] second\n"), "{shown}");
         let kept = std::fs::read_to_string(folder.0.join("log")).unwrap();
-        assert!(kept.contains("starts again in 0.5 s, 0 restarts left\nsecond\n"), "{kept}");
+        assert!(kept.contains("restarts in 0.5 s, 0 restarts left\nsecond\n"), "{kept}");
     }
 
     #[test]
@@ -427,30 +429,30 @@ mod tests {
         // The second of its runs is a long one.
         let script =
             format!("echo x >> {0}; [ $(wc -l < {0}) = 2 ] && sleep 2; exit 3", runs.display());
-        let (screen, lines) = screen();
+        let (output, lines) = output();
         let (_keep, stop) = watch::channel(false);
         let program = shell(&script, &folder.0.join("log"));
         let healthy_after = Duration::from_millis(1500);
-        let restarts = Restarts { healthy_after, ..Restarts::new(1, true) };
-        let end = block_on(run(program, restarts, screen, stop, Children::default()));
+        let restarts = RestartPolicy { healthy_after, ..RestartPolicy::new(1, true) };
+        let end = block_on(run(program, restarts, output, stop, Children::default()));
         assert_eq!(end.code(), 3);
         assert_eq!(std::fs::read_to_string(runs).unwrap(), "x\nx\nx\n");
         let shown = text(&lines);
-        assert_eq!(shown.matches("starts again in 0.5 s, 0 restarts left").count(), 2, "{shown}");
+        assert_eq!(shown.matches("restarts in 0.5 s, 0 restarts left").count(), 2, "{shown}");
     }
 
     #[test]
     fn a_stop_ends_the_whole_group() {
         let folder = Folder::new("stop");
-        let (screen, lines) = screen();
+        let (output, lines) = output();
         let (stopper, stop) = watch::channel(false);
         let program =
             shell("sleep 1000 & echo $!; trap '' TERM; wait; wait", &folder.0.join("log"));
         let end = block_on(async {
             let running = tokio::spawn(run(
                 program,
-                Restarts::new(0, true),
-                screen,
+                RestartPolicy::new(0, true),
+                output,
                 stop,
                 Children::default(),
             ));
@@ -458,7 +460,7 @@ mod tests {
             stopper.send(true).unwrap();
             running.await.unwrap()
         });
-        assert!(matches!(end, End::Stopped));
+        assert!(matches!(end, ExitReason::Stopped));
         let shown = text(&lines);
         let sleeper = shown.trim().strip_prefix("[t/0] ").unwrap().to_owned();
         let alive = std::fs::read_to_string(format!("/proc/{sleeper}/stat"))
@@ -468,11 +470,12 @@ mod tests {
 
     #[test]
     fn what_is_not_there_does_not_start() {
-        let (screen, _lines) = screen();
+        let (output, _lines) = output();
         let (_keep, stop) = watch::channel(false);
         let mut program = shell("", Path::new("/dev/null"));
         program.command = vec!["/nonexistent/program".into()];
-        let end = block_on(run(program, Restarts::new(3, true), screen, stop, Children::default()));
+        let end =
+            block_on(run(program, RestartPolicy::new(3, true), output, stop, Children::default()));
         assert_eq!(end.code(), 127);
     }
 }

@@ -259,14 +259,14 @@ fn verify(
             continue;
         }
         for bad in bad {
-            writeln!(out, "{} ({} bytes passed over)", bad.error.message(), bad.bytes)?;
+            writeln!(out, "{} ({} bytes skipped)", bad.error.message(), bad.bytes)?;
         }
         match (records, failure) {
             (Some(records), _) if bad.is_empty() => {
-                writeln!(out, "{file}: {records} records, whole")?;
+                writeln!(out, "{file}: {records} records, intact")?;
             }
             (Some(records), _) => {
-                writeln!(out, "{file}: {records} good records, {} damaged places", bad.len())?;
+                writeln!(out, "{file}: {records} intact records, {} damaged places", bad.len())?;
             }
             (None, Some(e)) => writeln!(out, "{}", e.message())?,
             (None, None) => {}
@@ -332,7 +332,7 @@ fn ensure_other(path: &str, files: &[String]) -> Result<()> {
     let full = |path: &str| std::fs::canonicalize(path).ok();
     let is_same = |file: &str| file == path || full(file).is_some() && full(file) == full(path);
     let is_read = files.iter().any(|file| is_same(file));
-    ensure!(!is_read, InvalidArgument, "{path} cannot be both read and written");
+    ensure!(!is_read, InvalidArgument, "{path} is both an input and the output");
     Ok(())
 }
 
@@ -377,8 +377,8 @@ fn skip_bad(
     }
     writer.finish()?;
     for bad in reader.bad_records() {
-        writeln!(out, "{} ({} bytes passed over)", bad.error.message(), bad.bytes)?;
+        writeln!(out, "{} ({} bytes skipped)", bad.error.message(), bad.bytes)?;
     }
     let bad = reader.bad_records().len();
-    Ok(writeln!(out, "{records} good records of {file} in {path}; {bad} damaged places left out")?)
+    Ok(writeln!(out, "{records} intact records of {file} in {path}; {bad} damaged places skipped")?)
 }

@@ -33,7 +33,7 @@ fn content(bytes: Bytes, dtype: DType, shape: &PartialShape) -> Result<Tensor> {
     if dtype != DType::String || bytes.starts_with(NPY_MAGIC) {
         return npy::read(bytes, None).and_then(|tensor| number::converted(tensor, dtype));
     }
-    // An image, an example, a text: the file itself is the string; of a batch, the only one.
+    // The file itself is the string (an image, an example, a text), as a batch of one if needed.
     let string = Tensor::scalar_string(bytes);
     match shape.rank() {
         Some(rank) => string.reshaped(Shape::new(&vec![1; rank])?),

@@ -48,7 +48,7 @@ impl NpzReader {
     /// The dtype, shape and size of an array; only its header is read.
     pub fn info(&self, name: &str) -> Result<npy::Info> {
         let member = self.member(name)?;
-        let begin = self.archive.beginning(member, HEADER_BYTES_MAX)?;
+        let begin = self.archive.read_start(member, HEADER_BYTES_MAX)?;
         let info = npy::info(&begin).context(|| format!("{}: array '{name}'", self.path))?;
         let expected = (info.data_start as u64).checked_add(info.data_bytes);
         ensure!(

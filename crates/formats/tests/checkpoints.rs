@@ -328,7 +328,7 @@ fn merged_checkpoints() {
     let reader = BundleReader::open(&storage, "out/x").unwrap();
     assert_eq!(reader.read("rows").unwrap().as_bytes().unwrap(), rows(0, 4).as_bytes().unwrap());
     assert_eq!(reader.read("tmp/part-1/own").unwrap().strings().unwrap(), [&b"tmp/part-1"[..]]);
-    assert_eq!(reader.verify().whole, 3);
+    assert_eq!(reader.verify().intact, 3);
 }
 
 #[test]

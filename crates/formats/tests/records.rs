@@ -53,7 +53,7 @@ fn what_is_written_is_read() {
             assert_eq!(found, records, "{compression:?}");
             end.unwrap();
             if !records.is_empty() {
-                assert_eq!(Compression::guess(&content), compression);
+                assert_eq!(Compression::detect(&content), compression);
             }
         }
     }

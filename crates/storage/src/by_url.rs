@@ -153,8 +153,8 @@ impl Storage for ByUrl {
         self.store(path)?.replace_unsynced(path)
     }
 
-    fn remove_leftovers(&self, folder: &str, is_meant: &dyn Fn(&str) -> bool) -> Result<()> {
-        self.store(folder)?.remove_leftovers(folder, is_meant)
+    fn remove_leftovers(&self, folder: &str, is_target: &dyn Fn(&str) -> bool) -> Result<()> {
+        self.store(folder)?.remove_leftovers(folder, is_target)
     }
 
     fn metadata(&self, path: &str) -> Result<Metadata> {

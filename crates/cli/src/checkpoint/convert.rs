@@ -74,7 +74,7 @@ impl Conversion<'_> {
         if let Some(prefix) = prefix_of(self.output) {
             bail!(
                 InvalidArgument,
-                "{} is the name of one of a checkpoint's files; give the checkpoint's: {prefix}",
+                "{} is a file of a checkpoint; the output must be its prefix: {prefix}",
                 self.output
             );
         }
@@ -109,7 +109,7 @@ impl Conversion<'_> {
             if name == object_graph::KEY
                 && let Ok([text]) = tensor.strings()
             {
-                // An array of strings loses the zero bytes that they end in.
+                // A NumPy string array drops trailing zero bytes.
                 tensor =
                     Tensor::from_bytes(DType::UInt8, Shape::new(&[text.len()])?, text.clone())?;
             }
@@ -134,7 +134,7 @@ impl Conversion<'_> {
             } else if dtype_name(info.dtype).is_none() {
                 self.skip(err!(
                     InvalidArgument,
-                    "tensor '{name}': safetensors files have no type {}",
+                    "tensor '{name}': the safetensors format has no dtype {}",
                     info.dtype
                 ))?;
             } else {
@@ -171,8 +171,8 @@ fn check_npz(tensor: &Tensor) -> Result<()> {
 }
 
 fn strings_of(text: &str) -> Result<Tensor> {
-    let bytes = STANDARD.decode(text).map_err(|e| err!(DataLoss, "it is no base64: {e}"))?;
+    let bytes = STANDARD.decode(text).map_err(|e| err!(DataLoss, "not base64: {e}"))?;
     let proto =
-        TensorProto::decode(&bytes[..]).map_err(|e| err!(DataLoss, "it is no TensorProto: {e}"))?;
+        TensorProto::decode(&bytes[..]).map_err(|e| err!(DataLoss, "not a TensorProto: {e}"))?;
     Tensor::from_proto(&proto, None)
 }

@@ -64,7 +64,9 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     if tolerance.is_nan() || tolerance < 0.0 {
-        return Err(Failure::Usage(format!("--tolerance {tolerance} is no distance")));
+        return Err(Failure::Usage(format!(
+            "--tolerance {tolerance} must be 0 or a positive number"
+        )));
     }
     let (left, right) = (open(left)?, open(right)?);
     let (mut names, others) = (left.names(), right.names());
@@ -133,7 +135,7 @@ fn compare_values(a: &Tensor, b: &Tensor, tolerance: f64) -> Result<Option<Value
             continue;
         }
         let distance = distance(&a, &b);
-        // Two that are no numbers are the same.
+        // NaN equals NaN here.
         if matches!(distance, Some(Some(d)) if d <= tolerance) || distance == Some(None) {
             continue;
         }

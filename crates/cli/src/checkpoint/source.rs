@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_formats::Storage;
 use thalweg_formats::checkpoint::{
-    BundleReader, CheckpointState, Report, index_path, prefix_of, v1,
+    BundleReader, CheckpointState, VerifyReport, index_path, prefix_of, v1,
 };
 use thalweg_formats::npz::NpzReader;
 use thalweg_formats::safetensors::SafetensorsReader;
@@ -25,7 +25,7 @@ pub(crate) struct Info {
 
 /// Named tensors.
 pub(crate) struct Source {
-    /// The path of the whole: for a checkpoint its prefix.
+    /// The path of the intact: for a checkpoint its prefix.
     pub(crate) path: String,
     /// A message for a user who gave another path.
     pub(crate) note: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Source {
 
 pub(crate) enum Tensors {
     Bundle(BundleReader),
-    First(v1::Reader),
+    V1(v1::Reader),
     Npz(NpzReader),
     Safetensors(SafetensorsReader),
 }
@@ -65,13 +65,13 @@ impl Source {
             if !is_table(&*storage, &meant)? {
                 bail!(
                     InvalidArgument,
-                    "{meant} is no checkpoint: there is no {meant}.index, and the file itself is not \
-                     one of the first format; 'thalweg inspect' may say what it is"
+                    "{meant} is not a checkpoint: {meant}.index does not exist, and the file itself is \
+                     not a V1 checkpoint; 'thalweg inspect' identifies files"
                 );
             }
-            Tensors::First(v1::Reader::open(&*storage, &meant)?)
+            Tensors::V1(v1::Reader::open(&*storage, &meant)?)
         } else if meant.contains(['*', '?', '[']) {
-            Tensors::First(v1::Reader::open(&*storage, &meant)?)
+            Tensors::V1(v1::Reader::open(&*storage, &meant)?)
         } else {
             return Err(missing(&*storage, path, &meant));
         };
@@ -92,7 +92,7 @@ impl Source {
     pub(crate) fn kind(&self) -> &'static str {
         match self.tensors {
             Tensors::Bundle(_) => "checkpoint",
-            Tensors::First(_) => "checkpoint of the first format",
+            Tensors::V1(_) => "V1 checkpoint",
             Tensors::Npz(_) => "npz",
             Tensors::Safetensors(_) => "safetensors",
         }
@@ -108,7 +108,7 @@ impl Source {
         let owned = |name: &str| name.to_owned();
         let mut names: Vec<String> = match &self.tensors {
             Tensors::Bundle(reader) => reader.names().map(owned).collect(),
-            Tensors::First(reader) => reader.names().map(owned).collect(),
+            Tensors::V1(reader) => reader.names().map(owned).collect(),
             Tensors::Npz(reader) => reader.names().map(owned).collect(),
             Tensors::Safetensors(reader) => reader.entries().map(|(n, _)| n.to_owned()).collect(),
         };
@@ -120,7 +120,7 @@ impl Source {
     pub(crate) fn len(&self) -> usize {
         match &self.tensors {
             Tensors::Bundle(reader) => reader.len(),
-            Tensors::First(reader) => reader.names().count(),
+            Tensors::V1(reader) => reader.names().count(),
             Tensors::Npz(reader) => reader.names().count(),
             Tensors::Safetensors(reader) => reader.entries().count(),
         }
@@ -139,7 +139,7 @@ impl Source {
                     slices: entry.slices.iter().map(ToString::to_string).collect(),
                 })
             }
-            Tensors::First(reader) => {
+            Tensors::V1(reader) => {
                 let saved = reader.entry(name).ok_or_else(missing)?;
                 let is_cut = saved.slices.iter().any(|slice| !slice.is_full());
                 let slices = saved.slices.iter().filter(|_| is_cut);
@@ -168,23 +168,23 @@ impl Source {
     pub(crate) fn read(&self, name: &str) -> Result<Tensor> {
         match &self.tensors {
             Tensors::Bundle(reader) => reader.read(name),
-            Tensors::First(reader) => reader.read(name),
+            Tensors::V1(reader) => reader.read(name),
             Tensors::Npz(reader) => reader.read(name, None),
             Tensors::Safetensors(reader) => reader.read(name, None),
         }
     }
 
     /// Reads everything and verifies checksums.
-    pub(crate) fn verify(&self) -> Report {
+    pub(crate) fn verify(&self) -> VerifyReport {
         match &self.tensors {
             Tensors::Bundle(reader) => reader.verify(),
-            Tensors::First(reader) => reader.verify(),
+            Tensors::V1(reader) => reader.verify(),
             _ => {
-                let mut report = Report::default();
+                let mut report = VerifyReport::default();
                 for name in self.names() {
                     match self.read(&name) {
                         Ok(tensor) => {
-                            report.whole += 1;
+                            report.intact += 1;
                             report.bytes += tensor.size_bytes() as u64;
                         }
                         Err(e) => report.problems.push(e),
@@ -232,7 +232,7 @@ fn in_folder(storage: &dyn Storage, folder: &str) -> Result<(String, &'static st
         [] => bail!(NotFound, "{folder} is a folder without a checkpoint"),
         many => bail!(
             InvalidArgument,
-            "{folder} is a folder with {} checkpoints and no file 'checkpoint' that says which is the \
+            "{folder} is a folder with {} checkpoints and no checkpoint state file that names the \
              latest: {}",
             many.len(),
             shown(many)

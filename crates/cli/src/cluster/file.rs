@@ -69,14 +69,21 @@ impl ClusterFile {
         known(&table, &["name", "restarts", "transport", "job"])?;
         let jobs = match table.get("job") {
             Some(Value::Table(jobs)) if !jobs.is_empty() => jobs,
-            _ => bail!(InvalidArgument, "it names no job: it wants [job.ps], [job.worker], ..."),
+            _ => bail!(
+                InvalidArgument,
+                "the file has no job; write [job.ps], [job.worker] and so on"
+            ),
         };
         let name = match table.get("name") {
             None => stem.to_owned(),
             Some(Value::String(name)) => name.clone(),
-            Some(other) => bail!(InvalidArgument, "name is not text but {other}"),
+            Some(other) => bail!(InvalidArgument, "name must be a string, not {other}"),
         };
-        ensure!(is_name(&name), InvalidArgument, "'{name}' is not a name for a cluster");
+        ensure!(
+            is_name(&name),
+            InvalidArgument,
+            "'{name}' is not a valid cluster name: letters, digits, '-' and '_', first a letter"
+        );
         let jobs: BTreeMap<String, Job> = jobs
             .iter()
             .map(|(name, job)| Ok((name.clone(), Job::parse(job).context(|| name)?)))
@@ -85,14 +92,18 @@ impl ClusterFile {
         ensure!(
             bad.is_none(),
             InvalidArgument,
-            "'{}' is not a name for a job",
+            "'{}' is not a valid job name: letters, digits, '-' and '_', first a letter",
             bad.unwrap_or(&name)
         );
         let restarts = number(&table, "restarts")?.unwrap_or(0);
         let transport = table.get("transport").map(transport).transpose()?;
         let file = ClusterFile { name, restarts, transport, jobs };
         let tasks = file.task_count();
-        ensure!(tasks <= TASKS_MAX, InvalidArgument, "it has {tasks} tasks, more than {TASKS_MAX}");
+        ensure!(
+            tasks <= TASKS_MAX,
+            InvalidArgument,
+            "the file has {tasks} tasks, more than {TASKS_MAX}"
+        );
         Ok(file)
     }
 
@@ -109,8 +120,8 @@ impl ClusterFile {
                 Tasks::At(addresses) => addresses,
                 Tasks::Free(count) => bail!(
                     InvalidArgument,
-                    "{name} has {count} tasks without addresses; only `thalweg cluster` knows the \
-                     ports that were free when they started"
+                    "job {name} has {count} tasks without addresses; only `thalweg cluster` knows the \
+                     ports that it chose for them"
                 ),
             };
             for (address, index) in addresses.iter().zip(0..) {
@@ -146,14 +157,14 @@ impl Tasks {
 
 impl Job {
     fn parse(value: &Value) -> Result<Job> {
-        let Value::Table(table) = value else { bail!(InvalidArgument, "it is not a table") };
+        let Value::Table(table) = value else { bail!(InvalidArgument, "a job must be a table") };
         known(table, &["tasks", "memory_mb", "threads"])?;
         let tasks = match table.get("tasks") {
             Some(Value::Array(list)) => Tasks::At(list.iter().map(address).collect::<Result<_>>()?),
             Some(Value::Integer(_)) => Tasks::Free(number(table, "tasks")?.unwrap_or(0) as usize),
-            _ => bail!(InvalidArgument, "tasks is a list of \"host:port\", or a number"),
+            _ => bail!(InvalidArgument, "tasks must be a list of \"host:port\", or a number"),
         };
-        ensure!(tasks.count() > 0, InvalidArgument, "it has no tasks");
+        ensure!(tasks.count() > 0, InvalidArgument, "the job has no tasks");
         Ok(Job {
             tasks,
             memory_mb: number(table, "memory_mb")?,
@@ -171,26 +182,30 @@ fn is_name(name: &str) -> bool {
 fn address(value: &Value) -> Result<String> {
     let text = value.as_str().unwrap_or_default();
     let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-    ensure!(port.is_some_and(|port| port > 0), InvalidArgument, "{value} is not \"host:port\"");
+    ensure!(port.is_some_and(|port| port > 0), InvalidArgument, "{value} must be \"host:port\"");
     Ok(text.to_owned())
 }
 
 fn transport(value: &Value) -> Result<Transport> {
     let word = value.as_str().unwrap_or_default();
     Transport::from_str(word, false)
-        .map_err(|_| err!(InvalidArgument, "transport is \"auto\" or \"grpc\", not {value}"))
+        .map_err(|_| err!(InvalidArgument, "transport must be \"auto\" or \"grpc\", not {value}"))
 }
 
 fn number(table: &Table, key: &str) -> Result<Option<u32>> {
     let Some(value) = table.get(key) else { return Ok(None) };
     let number = value.as_integer().and_then(|number| u32::try_from(number).ok());
-    Ok(Some(number.ok_or_else(|| err!(InvalidArgument, "{key} is not a count but {value}"))?))
+    Ok(Some(number.ok_or_else(|| {
+        err!(InvalidArgument, "{key} must be a non-negative integer, not {value}")
+    })?))
 }
 
 /// Rejects unknown keys.
 fn known(table: &Table, keys: &[&str]) -> Result<()> {
     match table.keys().find(|key| !keys.contains(&key.as_str())) {
-        Some(key) => bail!(InvalidArgument, "'{key}' is none of {}", keys.join(", ")),
+        Some(key) => {
+            bail!(InvalidArgument, "unknown key '{key}'; the keys are {}", keys.join(", "))
+        }
         None => Ok(()),
     }
 }
@@ -228,20 +243,20 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (text, words) in [
-            ("", "names no job"),
-            ("[job.ps]", "list of"),
+            ("", "has no job"),
+            ("[job.ps]", "must be a list of"),
             ("[job.ps]\ntasks = []", "no tasks"),
             ("[job.ps]\ntasks = 0", "no tasks"),
-            ("[job.ps]\ntasks = -1", "not a count"),
+            ("[job.ps]\ntasks = -1", "must be a non-negative integer"),
             ("[job.ps]\ntasks = 100000", "more than"),
             ("[job.ps]\ntasks = [\"here\"]", "host:port"),
             ("[job.ps]\ntasks = [\"here:0\"]", "host:port"),
-            ("[job.ps]\ntasks = 1\nmemory = 3", "'memory' is none of"),
-            ("[job.\"../x\"]\ntasks = 1", "not a name for a job"),
-            ("name = \"a/b\"\n[job.ps]\ntasks = 1", "not a name for a cluster"),
+            ("[job.ps]\ntasks = 1\nmemory = 3", "unknown key 'memory'"),
+            ("[job.\"../x\"]\ntasks = 1", "not a valid job name"),
+            ("name = \"a/b\"\n[job.ps]\ntasks = 1", "not a valid cluster name"),
             ("transport = \"tcp\"\n[job.ps]\ntasks = 1", "\"auto\" or \"grpc\""),
             ("transport = 1\n[job.ps]\ntasks = 1", "\"auto\" or \"grpc\""),
-            ("restarts = true\n[job.ps]\ntasks = 1", "not a count"),
+            ("restarts = true\n[job.ps]\ntasks = 1", "must be a non-negative integer"),
             ("[job", "unclosed"),
         ] {
             let error = ClusterFile::parse(text, "stem").unwrap_err();

@@ -41,7 +41,7 @@ impl StateFolder {
     }
 
     /// The output of a task, as far as it is readable.
-    pub(super) fn said(&self, task: &str) -> String {
+    pub(super) fn output(&self, task: &str) -> String {
         fs::read(self.log(task)).map_or(String::new(), |b| String::from_utf8_lossy(&b).into_owned())
     }
 

@@ -78,7 +78,7 @@ fn table(reports: &[TaskReport], out: &mut dyn Write) -> Result<(), Failure> {
         for silent in &status.silent {
             let seconds = seconds(silent.silent_ms);
             let (who, whom) = (short(&report.task), shortened(&silent.task));
-            writeln!(out, "{who} has heard nothing of {whom} for {seconds}")?;
+            writeln!(out, "{who} has had no answer from {whom} for {seconds}")?;
         }
     }
     Ok(())
@@ -124,7 +124,7 @@ fn devices(names: &[String]) -> String {
     let mut runs: Vec<(String, u32, u32)> = Vec::new();
     for name in names {
         let Ok(DeviceName { device_type, index, .. }) = name.parse() else {
-            // What a stranger calls a device is told as it is.
+            // A device name in another format is printed unchanged.
             runs.push((name.clone(), 0, 0));
             continue;
         };
@@ -219,14 +219,14 @@ fn all_waits(reports: &[TaskReport]) -> Vec<WaitInfo> {
 
 fn show_waits(waits: &[WaitInfo], out: &mut dyn Write) -> Result<(), Failure> {
     if waits.is_empty() {
-        writeln!(out, "nobody waits")?;
+        writeln!(out, "no step waits")?;
     }
     for wait in waits {
         let (who, whom) = (shortened(&wait.task), shortened(&wait.of));
         let what = match wait.kind() {
             WaitKind::Tensor => format!("for {} of {whom}", tensor(&wait.what)),
             WaitKind::Partition => format!("for {whom} to run its partition"),
-            WaitKind::Task => format!("for {whom} to be there, to open a session"),
+            WaitKind::Task => format!("for {whom} to start, to open a session"),
             WaitKind::Node if wait.on.is_empty() => format!("in '{}' ({})", wait.what, wait.op),
             WaitKind::Node => {
                 format!("in '{}' ({}) on '{}'", wait.what, wait.op, wait.on)

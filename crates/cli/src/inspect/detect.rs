@@ -6,14 +6,14 @@ use thalweg_formats::record::{Compression, HEADER_BYTES};
 use thalweg_formats::storage::{folder_of, join};
 use thalweg_tensor::{Result, bail};
 
-use super::{Finding, graphs, records, tensors};
+use super::{Description, graphs, records, tensors};
 use crate::checkpoint::source::{is_table, prefixes_in, storage};
 
 /// The number of bytes at the start of a file that determine its kind.
 const HEAD_BYTES: usize = 64;
 
 /// Inspects a path.
-pub(super) fn look(path: &str, verify: bool) -> Result<Finding> {
+pub(super) fn inspect(path: &str, verify: bool) -> Result<Description> {
     let storage = storage();
     let found = storage.metadata(path);
     if found.as_ref().is_ok_and(|found| found.is_folder) {
@@ -35,7 +35,7 @@ pub(super) fn look(path: &str, verify: bool) -> Result<Finding> {
     look_at_file(&*storage, path, verify)
 }
 
-fn in_folder(storage: &dyn Storage, folder: &str, verify: bool) -> Result<Finding> {
+fn in_folder(storage: &dyn Storage, folder: &str, verify: bool) -> Result<Description> {
     for model in ["saved_model.pb", "saved_model.pbtxt"] {
         if storage.exists(&join(folder, model))? {
             return graphs::saved_model(folder, &join(folder, model), verify);
@@ -66,7 +66,7 @@ fn in_folder(storage: &dyn Storage, folder: &str, verify: bool) -> Result<Findin
     )
 }
 
-fn look_at_file(storage: &dyn Storage, path: &str, verify: bool) -> Result<Finding> {
+fn look_at_file(storage: &dyn Storage, path: &str, verify: bool) -> Result<Description> {
     let file = storage.open(path)?;
     let size = file.size()?;
     let mut head = [0; HEAD_BYTES];
@@ -88,7 +88,7 @@ fn look_at_file(storage: &dyn Storage, path: &str, verify: bool) -> Result<Findi
         return tensors::checkpoint(path, verify);
     }
     let is_record = head.len() >= HEADER_BYTES && records::is_header(head);
-    let compression = Compression::guess(head);
+    let compression = Compression::detect(head);
     if is_record || compression != Compression::None {
         return records::file(path, size, verify);
     }

@@ -8,42 +8,43 @@ use thalweg_formats::storage::join;
 use thalweg_proto::{self as pb, Codec};
 use thalweg_tensor::{Bytes, DType, PartialShape, Result, err};
 
-use super::{Finding, bytes_text, count, tensors};
+use super::{Description, bytes_text, count, tensors};
 use crate::checkpoint::source::storage;
 use crate::{files, graph_file};
 
 /// The maximum size of a protobuf message.
 const BYTES_MAX: usize = i32::MAX as usize;
 
-/// A file of no other known kind: a graph in binary or text form.
-pub(super) fn file(path: &str) -> Result<Finding> {
+/// A GraphDef, binary or text: the last kind that is tried.
+pub(super) fn file(path: &str) -> Result<Description> {
     let bytes = files::read(Path::new(path), BYTES_MAX)?;
     if let Some((model, form)) = decode_model(&bytes) {
-        let mut finding = Finding::new("SavedModel");
-        describe_model(&mut finding, &model, form);
-        finding.note = Some("its folder has the variables and assets; give that".to_owned());
-        return Ok(finding);
+        let mut description = Description::new("SavedModel");
+        describe_model(&mut description, &model, form);
+        description.note =
+            Some("variables and assets are in its folder; pass the folder".to_owned());
+        return Ok(description);
     }
     let meta = pb::MetaGraphDef::decode_from(&mut bytes.clone()).ok();
     if let Some(meta) = meta.filter(|m| m.graph_def.as_ref().is_some_and(|g| !g.node.is_empty())) {
-        let mut finding = Finding::new("MetaGraphDef");
-        describe_meta(&mut finding, &meta);
-        finding.summary = format!("binary, {}", summary(meta.graph_def.as_ref()));
-        finding.is_verified = true;
-        return Ok(finding);
+        let mut description = Description::new("MetaGraphDef");
+        describe_meta(&mut description, &meta);
+        description.summary = format!("binary, {}", summary(meta.graph_def.as_ref()));
+        description.is_verified = true;
+        return Ok(description);
     }
     let form =
         if pb::GraphDef::decode_from(&mut bytes.clone()).is_ok() { "binary" } else { "text" };
     let graph = graph_file::decode(&bytes).map_err(|e| {
-        e.map_message(|m| format!("{path} is nothing that is known here; taken for a graph: {m}"))
+        e.map_message(|m| format!("{path} is of unknown kind; read as a graph: {m}"))
     })?;
-    let mut finding = Finding::new("GraphDef");
-    finding.summary =
+    let mut description = Description::new("GraphDef");
+    description.summary =
         format!("{form}, {}, {}", summary(Some(&graph)), bytes_text(bytes.len() as u64));
-    describe_graph(&mut finding, &graph);
-    finding.fact("form", form);
-    finding.is_verified = true;
-    Ok(finding)
+    describe_graph(&mut description, &graph);
+    description.fact("form", form);
+    description.is_verified = true;
+    Ok(description)
 }
 
 fn decode_model(bytes: &Bytes) -> Option<(pb::SavedModel, &'static str)> {
@@ -64,18 +65,18 @@ fn summary(graph: Option<&pb::GraphDef>) -> String {
     format!("{}, {}", count(nodes, "node"), count(functions, "function"))
 }
 
-fn describe_graph(finding: &mut Finding, graph: &pb::GraphDef) {
+fn describe_graph(description: &mut Description, graph: &pb::GraphDef) {
     let mut ops = BTreeMap::new();
     for node in &graph.node {
         *ops.entry(node.op.as_str()).or_insert(0usize) += 1;
     }
     for node in graph.node.iter().filter(|node| node.op.starts_with("Placeholder")).take(20) {
-        finding.lines.push(format!("takes {}: {}", node.name, placeholder(node)));
+        description.lines.push(format!("takes {}: {}", node.name, placeholder(node)));
     }
-    finding.fact("nodes", graph.node.len());
-    finding.fact("functions", graph.library.as_ref().map_or(0, |l| l.function.len()));
-    finding.fact("producer", graph.versions.as_ref().map_or(0, |v| v.producer));
-    finding.fact("ops", json!(ops));
+    description.fact("nodes", graph.node.len());
+    description.fact("functions", graph.library.as_ref().map_or(0, |l| l.function.len()));
+    description.fact("producer", graph.versions.as_ref().map_or(0, |v| v.producer));
+    description.fact("ops", json!(ops));
 }
 
 fn placeholder(node: &pb::NodeDef) -> String {
@@ -93,48 +94,49 @@ fn placeholder(node: &pb::NodeDef) -> String {
 
 /// A dtype and a shape as text.
 fn kind(dtype: i32, shape: Option<&pb::TensorShapeProto>) -> String {
-    let dtype = DType::from_proto(dtype).map_or("unknown type", DType::name);
+    let dtype = DType::from_proto(dtype).map_or("unknown dtype", DType::name);
     match shape.map(PartialShape::from_proto) {
         Some(Ok(shape)) => format!("{dtype} {shape}"),
         _ => dtype.to_owned(),
     }
 }
 
-fn describe_model(finding: &mut Finding, model: &pb::SavedModel, form: &str) {
+fn describe_model(description: &mut Description, model: &pb::SavedModel, form: &str) {
     let graphs = count(model.meta_graphs.len(), "graph");
     let is_v2 = model.meta_graphs.iter().any(|m| m.object_graph_def.is_some());
     let version = if is_v2 { 2 } else { 1 };
-    finding.summary = format!("version {version}, {form}, {graphs}");
-    finding.fact("version", version);
-    finding.fact("form", form);
-    let listed: Vec<Json> = model.meta_graphs.iter().map(|m| describe_meta(finding, m)).collect();
-    finding.fact("graphs", listed);
-    finding.is_verified = true;
+    description.summary = format!("version {version}, {form}, {graphs}");
+    description.fact("version", version);
+    description.fact("form", form);
+    let listed: Vec<Json> =
+        model.meta_graphs.iter().map(|m| describe_meta(description, m)).collect();
+    description.fact("graphs", listed);
+    description.is_verified = true;
 }
 
 /// Adds the description of a MetaGraph with tags and signatures; returns it as JSON.
-fn describe_meta(finding: &mut Finding, meta: &pb::MetaGraphDef) -> Json {
+fn describe_meta(description: &mut Description, meta: &pb::MetaGraphDef) -> Json {
     let info = meta.meta_info_def.as_ref();
     let tags = info.map_or(&[][..], |info| &info.tags);
     let by = info.map_or("", |info| info.tensorflow_version.as_str());
     let by = if by.is_empty() { String::new() } else { format!(", written by TensorFlow {by}") };
-    finding.lines.push(format!(
+    description.lines.push(format!(
         "graph [{}]: {}{by}",
         tags.join(", "),
         summary(meta.graph_def.as_ref())
     ));
     let mut signatures = BTreeMap::new();
     for (name, signature) in &meta.signature_def {
-        // Made by TensorFlow for itself.
+        // Internal to TensorFlow.
         if name.starts_with("__saved_model_init_op") {
             continue;
         }
-        finding.lines.push(format!("  signature {name} ({})", signature.method_name));
+        description.lines.push(format!("  signature {name} ({})", signature.method_name));
         let mut side = |word: &str, infos: &BTreeMap<String, pb::TensorInfo>| -> Json {
             let mut all = BTreeMap::new();
             for (key, info) in infos {
                 let kind = kind(info.dtype, info.tensor_shape.as_ref());
-                finding.lines.push(format!("    {word} {key}: {kind}"));
+                description.lines.push(format!("    {word} {key}: {kind}"));
                 all.insert(key.clone(), kind);
             }
             json!(all)
@@ -152,13 +154,13 @@ fn describe_meta(finding: &mut Finding, meta: &pb::MetaGraphDef) -> Json {
 }
 
 /// A SavedModel folder: graphs, variables and assets.
-pub(super) fn saved_model(folder: &str, path: &str, verify: bool) -> Result<Finding> {
+pub(super) fn saved_model(folder: &str, path: &str, verify: bool) -> Result<Description> {
     let bytes = files::read(Path::new(path), BYTES_MAX)?;
     let (model, form) =
         decode_model(&bytes).ok_or_else(|| err!(DataLoss, "{path} is not a SavedModel"))?;
-    let mut finding = Finding::new("SavedModel");
-    describe_model(&mut finding, &model, form);
-    add_variables(&mut finding, folder, &model, verify)?;
+    let mut description = Description::new("SavedModel");
+    describe_model(&mut description, &model, form);
+    add_variables(&mut description, folder, &model, verify)?;
     let assets: Vec<&str> = model
         .meta_graphs
         .iter()
@@ -168,18 +170,18 @@ pub(super) fn saved_model(folder: &str, path: &str, verify: bool) -> Result<Find
     for asset in &assets {
         let asset = join(&join(folder, "assets"), asset);
         if !storage().exists(&asset)? {
-            finding.problems.push(format!("the asset {asset} is missing"));
+            description.problems.push(format!("the asset {asset} is missing"));
         }
     }
     if !assets.is_empty() {
-        finding.summary += &format!(", {}", count(assets.len(), "asset"));
+        description.summary += &format!(", {}", count(assets.len(), "asset"));
     }
-    finding.is_verified = verify;
-    Ok(finding)
+    description.is_verified = verify;
+    Ok(description)
 }
 
 fn add_variables(
-    finding: &mut Finding,
+    description: &mut Description,
     folder: &str,
     model: &pb::SavedModel,
     verify: bool,
@@ -188,22 +190,22 @@ fn add_variables(
     let has_variables = storage().exists(&join(folder, "variables"))?;
     match tensors::checkpoint(&prefix, verify) {
         Ok(variables) => {
-            finding.summary += &format!(", variables: {}", variables.summary);
-            finding.problems.extend(variables.problems);
-            finding.fact("variables", Json::Object(variables.facts));
+            description.summary += &format!(", variables: {}", variables.summary);
+            description.problems.extend(variables.problems);
+            description.fact("variables", Json::Object(variables.facts));
         }
-        Err(e) if has_variables => finding.problem(&e),
+        Err(e) if has_variables => description.problem(&e),
         Err(_) => {
             let needs = model.meta_graphs.iter().filter_map(|m| m.graph_def.as_ref());
             let needs = needs
                 .flat_map(|g| &g.node)
                 .find(|n| matches!(n.op.as_str(), "VarHandleOp" | "VariableV2" | "Variable"));
             match needs {
-                Some(node) => finding.problems.push(format!(
+                Some(node) => description.problems.push(format!(
                     "the graph has variables ({} is one) and {prefix}.index is missing",
                     node.name
                 )),
-                None => finding.summary += ", no variables",
+                None => description.summary += ", no variables",
             }
         }
     }
@@ -211,20 +213,20 @@ fn add_variables(
 }
 
 /// A folder of numbered SavedModel folders, as model servers take it.
-pub(super) fn versions(folder: &str, versions: &[&String], verify: bool) -> Result<Finding> {
-    let mut finding = Finding::new("folder of a served model");
-    finding.summary = count(versions.len(), "version");
-    finding.is_verified = verify;
+pub(super) fn versions(folder: &str, versions: &[&String], verify: bool) -> Result<Description> {
+    let mut description = Description::new("folder of a served model");
+    description.summary = count(versions.len(), "version");
+    description.is_verified = verify;
     for version in versions {
         let inner = join(folder, version);
         match saved_model(&inner, &join(&inner, "saved_model.pb"), verify) {
             Ok(one) => {
-                finding.lines.push(format!("{version}: {}", one.summary));
-                finding.problems.extend(one.problems);
+                description.lines.push(format!("{version}: {}", one.summary));
+                description.problems.extend(one.problems);
             }
-            Err(e) => finding.problem(&e),
+            Err(e) => description.problem(&e),
         }
     }
-    finding.fact("versions", json!(versions));
-    Ok(finding)
+    description.fact("versions", json!(versions));
+    Ok(description)
 }

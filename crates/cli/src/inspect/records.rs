@@ -8,7 +8,7 @@ use thalweg_formats::record::{Compression, FOOTER_BYTES, HEADER_BYTES, ReadOptio
 use thalweg_formats::storage::{ReadAt, join};
 use thalweg_tensor::{Result, err};
 
-use super::{Finding, bytes_text, count};
+use super::{Description, bytes_text, count};
 use crate::checkpoint::source::storage;
 
 /// The start of the file version in the first record of an event file.
@@ -29,7 +29,7 @@ fn length_of(header: &[u8]) -> Option<u64> {
 }
 
 /// A TFRecord file, plain or compressed.
-pub(super) fn file(path: &str, size: u64, verify: bool) -> Result<Finding> {
+pub(super) fn file(path: &str, size: u64, verify: bool) -> Result<Description> {
     let storage = storage();
     let options = ReadOptions { bad_records_max: u64::MAX, ..Default::default() };
     let mut reader = RecordReader::open_any(&*storage, path, options)?;
@@ -41,43 +41,43 @@ pub(super) fn file(path: &str, size: u64, verify: bool) -> Result<Finding> {
     if is_event {
         return events(path, size);
     }
-    let mut finding = Finding::new("TFRecord file");
+    let mut description = Description::new("TFRecord file");
     let is_compressed = compression != Compression::None;
     let records = if verify || is_compressed {
-        read_all(&mut finding, reader, first.is_some())
+        read_all(&mut description, reader, first.is_some())
     } else {
-        walk(&mut finding, &*storage.open(path)?, size)?
+        walk(&mut description, &*storage.open(path)?, size)?
     };
-    finding.summary = format!("{}, {}", count(records, "record"), bytes_text(size));
+    description.summary = format!("{}, {}", count(records, "record"), bytes_text(size));
     if is_compressed {
-        finding.summary += ", compressed";
+        description.summary += ", compressed";
     }
-    finding.fact("records", records);
-    finding.fact("bytes", size);
-    finding.fact("compressed", is_compressed);
-    Ok(finding)
+    description.fact("records", records);
+    description.fact("bytes", size);
+    description.fact("compressed", is_compressed);
+    Ok(description)
 }
 
 /// Reads all records and verifies checksums.
-fn read_all(finding: &mut Finding, mut reader: RecordReader, has_first: bool) -> usize {
+fn read_all(description: &mut Description, mut reader: RecordReader, has_first: bool) -> usize {
     let mut records = usize::from(has_first);
     loop {
         match reader.next_record() {
             Ok(Some(_)) => records += 1,
             Ok(None) => break,
             Err(e) => {
-                finding.problem(&e);
+                description.problem(&e);
                 break;
             }
         }
     }
-    reader.bad_records().iter().for_each(|bad| finding.problem(&bad.error));
-    finding.is_verified = true;
+    reader.bad_records().iter().for_each(|bad| description.problem(&bad.error));
+    description.is_verified = true;
     records
 }
 
 /// Iterates over record headers without reading the data.
-fn walk(finding: &mut Finding, file: &dyn ReadAt, size: u64) -> Result<usize> {
+fn walk(description: &mut Description, file: &dyn ReadAt, size: u64) -> Result<usize> {
     let (mut at, mut records) = (0, 0);
     while at < size {
         let mut header = [0; HEADER_BYTES];
@@ -88,9 +88,16 @@ fn walk(finding: &mut Finding, file: &dyn ReadAt, size: u64) -> Result<usize> {
         match end {
             Some(end) if end <= size => (at, records) = (end, records + 1),
             found => {
-                let what =
-                    if found.is_some() { "the file ends in it" } else { "its length is broken" };
-                finding.problem(&err!(DataLoss, "{}: record at byte {at}: {what}", file.path()));
+                let what = if found.is_some() {
+                    "the file ends within it"
+                } else {
+                    "the checksum of its length is wrong"
+                };
+                description.problem(&err!(
+                    DataLoss,
+                    "{}: record at byte {at}: {what}",
+                    file.path()
+                ));
                 break;
             }
         }
@@ -99,8 +106,8 @@ fn walk(finding: &mut Finding, file: &dyn ReadAt, size: u64) -> Result<usize> {
 }
 
 /// An event file, which is always read completely.
-fn events(path: &str, size: u64) -> Result<Finding> {
-    let mut finding = Finding::new("event file");
+fn events(path: &str, size: u64) -> Result<Description> {
+    let mut description = Description::new("event file");
     let mut reader = EventReader::open(&*storage(), path, ReadOptions::default())?;
     let mut scalars = Scalars::new();
     let (mut events, mut steps) = (0usize, None::<(i64, i64)>);
@@ -115,48 +122,48 @@ fn events(path: &str, size: u64) -> Result<Finding> {
             }
             Ok(None) => break,
             Err(e) => {
-                finding.problem(&e);
+                description.problem(&e);
                 break;
             }
         }
     }
     let tags = scalars.tags();
-    finding.summary = format!("{}, {}", count(events, "event"), bytes_text(size));
+    description.summary = format!("{}, {}", count(events, "event"), bytes_text(size));
     if let Some((low, high)) = steps {
-        finding.summary += &format!(", numbers of steps {low} to {high}");
-        finding.fact("steps", vec![low, high]);
+        description.summary += &format!(", steps {low} to {high}");
+        description.fact("steps", vec![low, high]);
     }
     let mut listed: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
     for (tag, (kind, number)) in &tags {
-        if finding.lines.len() < TAGS_SHOWN_MAX {
-            finding.lines.push(format!("{}: {tag} ({number})", kind.name()));
+        if description.lines.len() < TAGS_SHOWN_MAX {
+            description.lines.push(format!("{}: {tag} ({number})", kind.name()));
         }
         listed.entry(kind.name()).or_default().insert(tag, *number);
     }
-    finding.fact("events", events);
-    finding.fact("bytes", size);
-    finding.fact("tags", serde_json::json!(listed));
-    finding.is_verified = true;
-    Ok(finding)
+    description.fact("events", events);
+    description.fact("bytes", size);
+    description.fact("tags", serde_json::json!(listed));
+    description.is_verified = true;
+    Ok(description)
 }
 
 /// A folder of event files.
-pub(super) fn event_folder(folder: &str, names: &[String], verify: bool) -> Result<Finding> {
-    let mut finding = Finding::new("folder of event files");
+pub(super) fn event_folder(folder: &str, names: &[String], verify: bool) -> Result<Description> {
+    let mut description = Description::new("folder of event files");
     let files: Vec<&String> = names.iter().filter(|name| name.contains("tfevents")).collect();
-    finding.summary = count(files.len(), "event file");
+    description.summary = count(files.len(), "event file");
     for name in &files {
         let path = join(folder, name);
         let size = storage().metadata(&path)?.bytes;
         match file(&path, size, verify) {
             Ok(one) => {
-                finding.lines.push(format!("{name}: {}", one.summary));
-                finding.problems.extend(one.problems);
+                description.lines.push(format!("{name}: {}", one.summary));
+                description.problems.extend(one.problems);
             }
-            Err(e) => finding.problem(&e),
+            Err(e) => description.problem(&e),
         }
     }
-    finding.fact("files", serde_json::json!(files));
-    finding.is_verified = true;
-    Ok(finding)
+    description.fact("files", serde_json::json!(files));
+    description.is_verified = true;
+    Ok(description)
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use thalweg_formats::checkpoint::{CheckpointState, data_path, index_path, object_graph};
 use thalweg_tensor::{DType, Result, npy};
 
-use super::{Finding, bytes_text, count};
+use super::{Description, bytes_text, count};
 use crate::checkpoint::source::{Source, Tensors, prefixes_in, storage};
 use crate::files;
 
@@ -14,20 +14,20 @@ use crate::files;
 const SHOWN_MAX: usize = 20;
 
 /// A checkpoint, V1 or V2.
-pub(super) fn checkpoint(path: &str, verify: bool) -> Result<Finding> {
+pub(super) fn checkpoint(path: &str, verify: bool) -> Result<Description> {
     let source = Source::open(path)?;
     let kind = match source.tensors() {
-        Tensors::First(_) => "checkpoint of the first format",
+        Tensors::V1(_) => "V1 checkpoint",
         _ => "checkpoint",
     };
-    let mut finding = Finding::new(kind);
-    finding.note.clone_from(&source.note);
-    describe(&mut finding, &source, verify)?;
-    Ok(finding)
+    let mut description = Description::new(kind);
+    description.note.clone_from(&source.note);
+    describe(&mut description, &source, verify)?;
+    Ok(description)
 }
 
 /// Counts, sizes and totals of named tensors.
-fn describe(finding: &mut Finding, source: &Source, verify: bool) -> Result<()> {
+fn describe(description: &mut Description, source: &Source, verify: bool) -> Result<()> {
     let (mut bytes, mut parameters) = (0u64, 0u64);
     let mut listed = Vec::new();
     for name in source.names() {
@@ -41,7 +41,7 @@ fn describe(finding: &mut Finding, source: &Source, verify: bool) -> Result<()> 
             n => format!(" in {n} slices"),
         };
         if listed.len() < SHOWN_MAX {
-            finding.lines.push(format!("{name}: {} {}{cut}", info.dtype, info.shape));
+            description.lines.push(format!("{name}: {} {}{cut}", info.dtype, info.shape));
         }
         listed.push(json!({
             "name": name, "dtype": info.dtype.name(), "shape": info.shape.dims(),
@@ -49,167 +49,171 @@ fn describe(finding: &mut Finding, source: &Source, verify: bool) -> Result<()> 
         }));
     }
     if listed.len() > SHOWN_MAX {
-        finding.lines.push(format!("and {} more", listed.len() - SHOWN_MAX));
+        description.lines.push(format!("and {} more", listed.len() - SHOWN_MAX));
     }
-    finding.summary = format!("{}, {}", count(listed.len(), "tensor"), bytes_text(bytes));
-    finding.fact("bytes", bytes);
-    finding.fact("floating_elements", parameters);
-    finding.fact("tensors", listed);
+    description.summary = format!("{}, {}", count(listed.len(), "tensor"), bytes_text(bytes));
+    description.fact("bytes", bytes);
+    description.fact("floating_elements", parameters);
+    description.fact("tensors", listed);
     if let Tensors::Bundle(reader) = source.tensors() {
         let shards = reader.shards() as usize;
-        finding.summary += &format!(" in {}", count(shards, "data file"));
-        finding.fact("prefix", reader.prefix());
-        finding.fact("data_files", shards);
+        description.summary += &format!(" in {}", count(shards, "data file"));
+        description.fact("prefix", reader.prefix());
+        description.fact("data_files", shards);
         if let Err(e) = reader.check_sizes() {
-            finding.problem(&e);
+            description.problem(&e);
         } else if let Some(graph) = object_graph::read(reader).unwrap_or_else(|e| {
-            finding.problem(&e);
+            description.problem(&e);
             None
         }) {
-            finding.summary += &format!(", {} of a program", count(graph.nodes.len(), "object"));
-            finding.fact("objects", graph.nodes.len());
+            description.summary +=
+                &format!(", {} of a program", count(graph.nodes.len(), "object"));
+            description.fact("objects", graph.nodes.len());
         }
     }
-    if verify && finding.problems.is_empty() {
+    if verify && description.problems.is_empty() {
         let report = source.verify();
-        report.problems.iter().for_each(|e| finding.problem(e));
-        finding.is_verified = true;
+        report.problems.iter().for_each(|e| description.problem(e));
+        description.is_verified = true;
     }
     Ok(())
 }
 
 /// The index or a data file of a checkpoint.
-pub(super) fn file_of_checkpoint(path: &str, prefix: &str, verify: bool) -> Result<Finding> {
+pub(super) fn file_of_checkpoint(path: &str, prefix: &str, verify: bool) -> Result<Description> {
     let is_index = path == index_path(prefix);
     let kind = if is_index { "index of a checkpoint" } else { "data file of a checkpoint" };
-    let mut finding = match checkpoint(prefix, verify) {
-        Ok(finding) => finding,
+    let mut description = match checkpoint(prefix, verify) {
+        Ok(description) => description,
         Err(e) => {
-            let mut finding = Finding::new(kind);
-            finding.summary = format!("of {prefix}");
-            finding.problem(&e);
-            return Ok(finding);
+            let mut description = Description::new(kind);
+            description.summary = format!("of {prefix}");
+            description.problem(&e);
+            return Ok(description);
         }
     };
-    finding.kind = kind;
-    finding.summary = format!("of the checkpoint {prefix}: {}", finding.summary);
-    finding.note = Some(format!("commands take the checkpoint's path: {prefix}"));
-    let shards = finding.facts.get("data_files").and_then(serde_json::Value::as_u64).unwrap_or(0);
+    description.kind = kind;
+    description.summary = format!("of the checkpoint {prefix}: {}", description.summary);
+    description.note = Some(format!("commands take the checkpoint's prefix: {prefix}"));
+    let shards =
+        description.facts.get("data_files").and_then(serde_json::Value::as_u64).unwrap_or(0);
     let shards = u32::try_from(shards).unwrap_or(0);
     let is_used = is_index || (0..shards).any(|shard| data_path(prefix, shard, shards) == path);
     if !is_used {
         let files = count(shards as usize, "data file");
-        finding.problems.push(format!(
-            "{path} is left from another checkpoint: the index of {prefix} speaks of {files}"
+        description.problems.push(format!(
+            "{path} belongs to another checkpoint: the index of {prefix} lists {files}"
         ));
     }
-    Ok(finding)
+    Ok(description)
 }
 
 /// A folder with the file `checkpoint`.
-pub(super) fn state(folder: &str, verify: bool) -> Result<Finding> {
+pub(super) fn state(folder: &str, verify: bool) -> Result<Description> {
     let storage = storage();
-    let mut finding = Finding::new("folder of checkpoints");
+    let mut description = Description::new("folder of checkpoints");
     let state = CheckpointState::read(&*storage, folder)?.unwrap_or_default();
-    finding.fact("latest", state.latest.clone());
-    finding.fact("all", state.all.clone());
-    finding.summary = format!("{} listed", count(state.all.len(), "checkpoint"));
+    description.fact("latest", state.latest.clone());
+    description.fact("all", state.all.clone());
+    description.summary = format!("{} listed", count(state.all.len(), "checkpoint"));
     if state.latest.is_empty() {
-        finding.problems.push(format!("{folder}/checkpoint names no latest checkpoint"));
-        return Ok(finding);
+        description
+            .problems
+            .push(format!("{folder}/checkpoint does not name the latest checkpoint"));
+        return Ok(description);
     }
-    finding.note = Some(format!("the latest checkpoint is {}", state.latest));
+    description.note = Some(format!("the latest checkpoint is {}", state.latest));
     match checkpoint(&state.latest, verify) {
         Ok(latest) => {
-            finding.summary += &format!(", the latest has {}", latest.summary);
-            finding.lines = latest.lines;
-            finding.problems = latest.problems;
-            finding.is_verified = latest.is_verified;
-            finding.facts.extend(latest.facts);
+            description.summary += &format!(", the latest has {}", latest.summary);
+            description.lines = latest.lines;
+            description.problems = latest.problems;
+            description.is_verified = latest.is_verified;
+            description.facts.extend(latest.facts);
         }
-        Err(e) => finding.problem(&e),
+        Err(e) => description.problem(&e),
     }
     for prefix in state.all.iter().filter(|prefix| **prefix != state.latest) {
         if !storage.exists(&index_path(prefix))? && !storage.exists(prefix)? {
-            finding.problems.push(format!("the checkpoint {prefix} is listed and not there"));
+            description.problems.push(format!("the checkpoint {prefix} is listed and missing"));
         }
     }
-    Ok(finding)
+    Ok(description)
 }
 
 /// A folder with checkpoints but without the state file `checkpoint`.
-pub(super) fn checkpoints(folder: &str, verify: bool) -> Result<Finding> {
+pub(super) fn checkpoints(folder: &str, verify: bool) -> Result<Description> {
     let prefixes = prefixes_in(&*storage(), folder)?;
     if let [only] = &prefixes[..] {
-        let mut finding = checkpoint(only, verify)?;
-        finding.note = Some(format!("the checkpoint is {only}"));
-        return Ok(finding);
+        let mut description = checkpoint(only, verify)?;
+        description.note = Some(format!("the checkpoint is {only}"));
+        return Ok(description);
     }
-    let mut finding = Finding::new("folder of checkpoints");
-    finding.summary = count(prefixes.len(), "checkpoint");
-    finding.is_verified = verify;
+    let mut description = Description::new("folder of checkpoints");
+    description.summary = count(prefixes.len(), "checkpoint");
+    description.is_verified = verify;
     for prefix in &prefixes {
         match checkpoint(prefix, verify) {
             Ok(one) => {
-                finding.lines.push(format!("{prefix}: {}", one.summary));
-                finding.problems.extend(one.problems);
+                description.lines.push(format!("{prefix}: {}", one.summary));
+                description.problems.extend(one.problems);
             }
-            Err(e) => finding.problem(&e),
+            Err(e) => description.problem(&e),
         }
     }
-    finding.fact("all", prefixes);
-    Ok(finding)
+    description.fact("all", prefixes);
+    Ok(description)
 }
 
 /// An npy file.
-pub(super) fn npy(path: &str, size: u64, verify: bool) -> Result<Finding> {
+pub(super) fn npy(path: &str, size: u64, verify: bool) -> Result<Description> {
     const HEADER_BYTES_MAX: usize = 1 << 16;
     let file = storage().open(path)?;
     let mut head = vec![0; HEADER_BYTES_MAX.min(usize::try_from(size).unwrap_or(HEADER_BYTES_MAX))];
     let read = file.read_at(0, &mut head)?;
     let info = npy::info(&head[..read])?;
-    let mut finding = Finding::new("NumPy array");
-    finding.summary = format!("{} {}, {}", info.dtype, info.shape, bytes_text(info.data_bytes));
-    finding.fact("dtype", info.dtype.name());
-    finding.fact("shape", info.shape.dims());
-    finding.fact("bytes", info.data_bytes);
+    let mut description = Description::new("NumPy array");
+    description.summary = format!("{} {}, {}", info.dtype, info.shape, bytes_text(info.data_bytes));
+    description.fact("dtype", info.dtype.name());
+    description.fact("shape", info.shape.dims());
+    description.fact("bytes", info.data_bytes);
     let expected = info.data_bytes.saturating_add(info.data_start as u64);
     if expected != size {
-        finding.problems.push(format!("{path} should have {expected} bytes and has {size}"));
+        description.problems.push(format!("{path} should have {expected} bytes and has {size}"));
     }
-    if verify && finding.problems.is_empty() && info.dtype != DType::String {
-        finding.is_verified = true;
-    } else if verify && finding.problems.is_empty() {
+    if verify && description.problems.is_empty() && info.dtype != DType::String {
+        description.is_verified = true;
+    } else if verify && description.problems.is_empty() {
         match npy::read(files::read(Path::new(path), usize::MAX - 1)?, None) {
-            Ok(_) => finding.is_verified = true,
-            Err(e) => finding.problem(&e),
+            Ok(_) => description.is_verified = true,
+            Err(e) => description.problem(&e),
         }
     }
-    Ok(finding)
+    Ok(description)
 }
 
 /// A zip archive: an npz file, or another kind.
-pub(super) fn archive(path: &str, verify: bool) -> Result<Finding> {
+pub(super) fn archive(path: &str, verify: bool) -> Result<Description> {
     use thalweg_formats::npz::NpzReader;
     let reader = NpzReader::open(&*storage(), path)?;
     if reader.names().next().is_none() {
-        let mut finding = Finding::new("zip archive");
-        finding.summary = "without NumPy arrays in it".to_owned();
-        return Ok(finding);
+        let mut description = Description::new("zip archive");
+        description.summary = "without NumPy arrays".to_owned();
+        return Ok(description);
     }
-    let mut finding = Finding::new("archive of NumPy arrays");
+    let mut description = Description::new("archive of NumPy arrays");
     let source = Source::of_npz(path, reader);
-    describe(&mut finding, &source, verify)?;
-    Ok(finding)
+    describe(&mut description, &source, verify)?;
+    Ok(description)
 }
 
 /// A safetensors file.
-pub(super) fn safetensors(path: &str, verify: bool) -> Result<Finding> {
+pub(super) fn safetensors(path: &str, verify: bool) -> Result<Description> {
     use thalweg_formats::safetensors::SafetensorsReader;
     let reader = SafetensorsReader::open(&*storage(), path)?;
-    let mut finding = Finding::new("safetensors file");
+    let mut description = Description::new("safetensors file");
     let metadata = json!(reader.metadata());
-    describe(&mut finding, &Source::of_safetensors(path, reader), verify)?;
-    finding.fact("metadata", metadata);
-    Ok(finding)
+    describe(&mut description, &Source::of_safetensors(path, reader), verify)?;
+    description.fact("metadata", metadata);
+    Ok(description)
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::ports::FreePorts;
 
-/// Jobs whose end ends the program; tasks of other jobs serve them.
+/// The jobs that the launch waits for; tasks of other jobs are stopped when these have ended.
 const WORKING_JOBS: &[&str] = &["chief", "worker"];
 
 /// The flags by which TensorFlow 1.x programs get their task.
@@ -29,19 +29,19 @@ pub(super) struct Layout {
 
 /// One task of a layout.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct LaunchTask {
     pub job: String,
     pub index: usize,
 }
 
-impl Place {
+impl LaunchTask {
     /// `worker/0`.
     pub(super) fn name(&self) -> String {
         format!("{}/{}", self.job, self.index)
     }
 
-    /// Whether the program ends with tasks of this kind.
-    pub(super) fn works(&self) -> bool {
+    /// Whether the launch waits for this task to end.
+    pub(super) fn is_working(&self) -> bool {
         WORKING_JOBS.contains(&self.job.as_str())
     }
 }
@@ -58,29 +58,29 @@ impl Layout {
     }
 
     /// All tasks, by job.
-    pub(super) fn places(&self) -> Vec<Place> {
-        let places = |(job, addresses): (&String, &Vec<String>)| -> Vec<Place> {
-            (0..addresses.len()).map(|index| Place { job: job.clone(), index }).collect()
+    pub(super) fn tasks(&self) -> Vec<LaunchTask> {
+        let tasks = |(job, addresses): (&String, &Vec<String>)| -> Vec<LaunchTask> {
+            (0..addresses.len()).map(|index| LaunchTask { job: job.clone(), index }).collect()
         };
-        self.jobs.iter().flat_map(places).collect()
+        self.jobs.iter().flat_map(tasks).collect()
     }
 
     /// The address of a task.
-    pub(super) fn address(&self, place: &Place) -> &str {
-        &self.jobs[&place.job][place.index]
+    pub(super) fn address(&self, task: &LaunchTask) -> &str {
+        &self.jobs[&task.job][task.index]
     }
 
     /// The TF_CONFIG of a task.
-    pub(super) fn tf_config(&self, place: &Place) -> String {
-        let task = json!({"type": place.job, "index": place.index});
+    pub(super) fn tf_config(&self, task: &LaunchTask) -> String {
+        let task = json!({"type": task.job, "index": task.index});
         json!({"cluster": self.jobs, "task": task, "environment": "cloud"}).to_string()
     }
 
     /// The arguments of a task, for those of `FLAGS` that its program knows.
-    pub(super) fn arguments(&self, place: &Place, known: &[&str]) -> Vec<String> {
+    pub(super) fn arguments(&self, task: &LaunchTask, known: &[&str]) -> Vec<String> {
         let value = |flag: &str| match flag {
-            "job_name" => Some(place.job.clone()),
-            "task_index" | "task_id" => Some(place.index.to_string()),
+            "job_name" => Some(task.job.clone()),
+            "task_index" | "task_id" => Some(task.index.to_string()),
             _ => {
                 let job = flag.strip_suffix("_hosts")?;
                 self.jobs.get(job).map(|addresses| addresses.join(","))
@@ -108,33 +108,34 @@ mod tests {
     #[test]
     fn tasks_are_told_their_place() {
         let layout = Layout::on_free_ports(&[("ps", 2), ("worker", 3), ("chief", 0)]).unwrap();
-        let names: Vec<String> = layout.places().iter().map(Place::name).collect();
+        let names: Vec<String> = layout.tasks().iter().map(LaunchTask::name).collect();
         assert_eq!(names, ["ps/0", "ps/1", "worker/0", "worker/1", "worker/2"]);
-        let place = Place { job: "worker".into(), index: 2 };
-        let config: serde_json::Value = serde_json::from_str(&layout.tf_config(&place)).unwrap();
+        let task = LaunchTask { job: "worker".into(), index: 2 };
+        let config: serde_json::Value = serde_json::from_str(&layout.tf_config(&task)).unwrap();
         assert_eq!(config["task"], json!({"type": "worker", "index": 2}));
-        assert_eq!(config["cluster"]["worker"][2], layout.address(&place));
+        assert_eq!(config["cluster"]["worker"][2], layout.address(&task));
         assert!(config["cluster"]["chief"].is_null());
 
         let known =
             flags_in("flags.DEFINE_string('ps_hosts', ''); add('--task_index'); 'job_name'");
         assert_eq!(known, ["ps_hosts", "job_name", "task_index"]);
-        let ps = [0, 1].map(|index| layout.address(&Place { job: "ps".into(), index }).to_owned());
+        let ps =
+            [0, 1].map(|index| layout.address(&LaunchTask { job: "ps".into(), index }).to_owned());
         let expected = [
             format!("--ps_hosts={}", ps.join(",")),
             "--job_name=worker".into(),
             "--task_index=2".into(),
         ];
-        assert_eq!(layout.arguments(&place, &known), expected);
+        assert_eq!(layout.arguments(&task, &known), expected);
         // A flag for hosts of a job that is not there is left to its default.
-        assert!(layout.arguments(&place, &["chief_hosts"]).is_empty());
+        assert!(layout.arguments(&task, &["chief_hosts"]).is_empty());
     }
 
     #[test]
     fn addresses_differ() {
         let layout = Layout::on_free_ports(&[("ps", 20), ("worker", 20)]).unwrap();
         let mut addresses: Vec<&str> =
-            layout.places().iter().map(|place| layout.address(place)).collect();
+            layout.tasks().iter().map(|task| layout.address(task)).collect();
         addresses.sort_unstable();
         addresses.dedup();
         assert_eq!(addresses.len(), 40);

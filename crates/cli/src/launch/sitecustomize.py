@@ -1,9 +1,8 @@
-"""Makes tf.train.Server (tf.distribute.Server) of this Python a thalweg server beside it.
+"""Replaces tf.train.Server (tf.distribute.Server) of this Python by a `thalweg server` child process.
 
-Python imports this module by its name before the program starts. When TensorFlow's server_lib is
-imported, its Server class is replaced by one that runs `thalweg server` as a child process; the
-rest of TensorFlow stays as it is. The child ends when this process does, however that happens: it
-watches the pipe on its standard input.
+Python imports this module by its name before the program starts. When the program imports TensorFlow's
+server_lib, this module replaces its Server class; the rest of TensorFlow is unchanged. The child process
+ends when this process ends, even by a signal, because the pipe on its standard input closes.
 """
 
 import atexit
@@ -19,11 +18,11 @@ import time
 
 _MODULE = "tensorflow.python.training.server_lib"
 _RESTARTS = 10
-# A server that has run for so long is healthy: restarts before count no more.
+# After this uptime a server counts as healthy, and its restart count is reset.
 _HEALTHY_SECONDS = 300
 _STOP_SECONDS = 5
-# What a thalweg server makes of a ConfigProto; see `crates/cluster/src/master/config.rs`.
-_COUNTS = {
+# The fields of a ConfigProto that a thalweg server uses; see `crates/cluster/src/master/config.rs`.
+_USED = {
     "allow_soft_placement",
     "cluster_def",
     "device_count",
@@ -41,7 +40,7 @@ _COUNTS = {
 
 
 def _names(value, path):
-    """The names of the fields that are set in a message, or the name of what is none."""
+    """The names of the fields that are set in a message; `path` itself for a value of another type."""
     if not hasattr(value, "ListFields"):
         return [path]
     return [name for field, inner in value.ListFields()
@@ -49,13 +48,13 @@ def _names(value, path):
 
 
 def _drop_ignored(message, prefix=""):
-    """Clears what does not count in a ConfigProto, and gives the names of it."""
+    """Clears the fields of a ConfigProto that the server does not use, and returns their names."""
     ignored = []
     for field, value in message.ListFields():
         path = prefix + field.name
-        if path in _COUNTS:
+        if path in _USED:
             continue
-        if any(name.startswith(path + ".") for name in _COUNTS):
+        if any(name.startswith(path + ".") for name in _USED):
             ignored += _drop_ignored(value, path + ".")
         else:
             ignored += _names(value, path)
@@ -64,12 +63,12 @@ def _drop_ignored(message, prefix=""):
 
 
 def _session_config(definition):
-    """The part of a server's config that counts, and the names of all that is set and does not."""
+    """The fields of a server's config that the server uses, and the names of the others that are set."""
     config = type(definition.default_session_config)()
     config.CopyFrom(definition.default_session_config)
     ignored = _drop_ignored(config)
     for kind in [kind for kind in config.device_count if kind != "CPU"]:
-        # None of them is what there is.
+        # Asking for no such device is satisfied.
         if config.device_count.pop(kind) > 0:
             ignored.append(f"device_count['{kind}']")
     if definition.protocol not in ("", "grpc"):
@@ -87,12 +86,12 @@ def _server_class(server_lib):
                      config=None, start=True):
             self._server_def = server_lib._make_server_def(
                 server_or_cluster_def, job_name, task_index, protocol, config)
-            # There with TensorFlow, which this module is loaded long before.
+            # Imported late: this module is loaded before TensorFlow.
             from google.protobuf import text_format
             config, ignored = _session_config(self._server_def)
             self._config = text_format.MessageToString(config, as_one_line=True)
             if ignored:
-                print(f"thalweg: the server does not heed {', '.join(ignored)}", file=sys.stderr,
+                print(f"thalweg: the server ignores {', '.join(ignored)}", file=sys.stderr,
                       flush=True)
             self._address = None
             self._process = None
@@ -132,7 +131,7 @@ def _server_class(server_lib):
             return process
 
         def _stop(self):
-            """Lets the server end in order with the program, and say what it did."""
+            """Shuts the server down gracefully, so that it logs its counts."""
             try:
                 self._process.stdin.close()
                 self._process.wait(_STOP_SECONDS)
@@ -140,7 +139,7 @@ def _server_class(server_lib):
                 self._process.kill()
 
         def _watch(self):
-            """Starts the server again when it dies, so that clients meet it again."""
+            """Restarts the server when it dies, at the same address."""
             attempt = 0
             while attempt < _RESTARTS:
                 begin = time.monotonic()
@@ -152,7 +151,7 @@ def _server_class(server_lib):
                 pause = min(0.5 * 2 ** attempt, 30)
                 attempt += 1
                 print(f"thalweg: the server at {self._address} ended ({code}); "
-                      f"it starts again in {pause} s", file=sys.stderr, flush=True)
+                      f"it restarts in {pause} s", file=sys.stderr, flush=True)
                 time.sleep(pause)
                 try:
                     self._process = self._spawn()
@@ -161,7 +160,7 @@ def _server_class(server_lib):
             self._ended.set()
 
         def join(self):
-            # In short waits: a signal is served between them.
+            # In short waits, so that Python can handle signals between them.
             while not self._ended.wait(0.5):
                 pass
 
@@ -182,7 +181,7 @@ def _server_class(server_lib):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads server_lib as it is, then replaces its class."""
+    """Loads server_lib unchanged, then replaces its Server class."""
 
     def __init__(self, inner):
         self._inner = inner
@@ -196,7 +195,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Waits for server_lib."""
+    """Finds server_lib, with a loader that replaces its Server class."""
 
     def find_spec(self, name, path, target=None):
         if name != _MODULE:
@@ -208,7 +207,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _next_sitecustomize():
-    """Runs the module of this name that Python would have found without us."""
+    """Runs the sitecustomize module that Python would have found without this one."""
     here = os.path.dirname(os.path.abspath(__file__))
     paths = [p for p in sys.path if os.path.abspath(p or os.curdir) != here]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", paths)

@@ -12,10 +12,10 @@ const CELL: usize = 2;
 /// Shows images, each with its predicted class and probability.
 pub(super) fn show(
     digits: &Digits,
-    guesses: &[(usize, (i64, f32))],
+    predictions: &[(usize, (i64, f32))],
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    for group in guesses.chunks(ABREAST) {
+    for group in predictions.chunks(ABREAST) {
         let pictures: Vec<Vec<String>> = group
             .iter()
             .map(|&(index, _)| digits.image(index).map(picture).map_err(io::Error::other))
@@ -68,11 +68,11 @@ mod tests {
     #[test]
     fn ten_digits_fit_a_terminal() {
         let digits = mnist::test().unwrap();
-        let guesses: Vec<(usize, (i64, f32))> = (0..10)
+        let predictions: Vec<(usize, (i64, f32))> = (0..10)
             .map(|i| (i, (i64::from(digits.label(i).unwrap()) + i64::from(i == 9), 0.99)))
             .collect();
         let mut page = Vec::new();
-        show(&digits, &guesses, &mut page).unwrap();
+        show(&digits, &predictions, &mut page).unwrap();
         let text = String::from_utf8(page).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("7 (99 %)") && text.contains("10 (99 %) ≠ 9"), "{text}");

@@ -18,7 +18,7 @@ fn call(program: &Path, folders: &[PathBuf], here: &Path) -> String {
     let is_found = found.and_then(|file| file.canonicalize().ok()) == program.canonicalize().ok();
     let path = match program.strip_prefix(here) {
         _ if is_found => name.to_owned(),
-        // A bare name would be looked for elsewhere.
+        // A bare name would be searched in PATH.
         Ok(rest) if !rest.as_os_str().is_empty() => Path::new(".").join(rest),
         _ => program.to_owned(),
     };

@@ -9,9 +9,9 @@ use thalweg_runtime::system_environment;
 use thalweg_tensor::{Result, bail, err};
 
 /// The timeout for a process to print a line, and to end.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 /// The polling interval.
-pub(super) const PAUSE: Duration = Duration::from_millis(10);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Environment variables that are removed for child processes.
 const NOT_FOR_US: [&str; 3] = ["TF_CONFIG", "MODEL_NAME", "MODEL_BASE_PATH"];
 
@@ -59,9 +59,9 @@ impl Process {
 
     /// Waits until it prints `words`; returns the rest of that line.
     pub(super) fn wait_for_line(&mut self, words: &str) -> Result<String> {
-        self.wait_until(words, |said| {
-            let whole = said.rsplit_once('\n')?.0;
-            whole.lines().find_map(|line| Some(line.split_once(words)?.1.trim().to_owned()))
+        self.wait_until(words, |output| {
+            let complete = output.rsplit_once('\n')?.0;
+            complete.lines().find_map(|line| Some(line.split_once(words)?.1.trim().to_owned()))
         })
     }
 
@@ -74,16 +74,21 @@ impl Process {
         let clock = system_environment().clock;
         let begin = clock.monotonic();
         loop {
-            // Before the look: what it said at last counts.
+            // Before the look: what it output at last counts.
             let has_ended = self.has_ended();
-            let said = fs::read_to_string(&self.log).unwrap_or_default();
-            if let Some(found) = done(&said) {
+            let output = fs::read_to_string(&self.log).unwrap_or_default();
+            if let Some(found) = done(&output) {
                 return Ok(found);
             }
-            if has_ended || clock.monotonic().saturating_sub(begin) > PATIENCE {
-                bail!(Unavailable, "{}: '{what}' was waited for; {}", self.name, said.trim());
+            if has_ended || clock.monotonic().saturating_sub(begin) > TIMEOUT {
+                bail!(
+                    Unavailable,
+                    "{}: timed out waiting for '{what}'; its output: {}",
+                    self.name,
+                    output.trim()
+                );
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -99,10 +104,10 @@ impl Drop for Process {
         let clock = system_environment().clock;
         let begin = clock.monotonic();
         while !self.has_ended() {
-            if clock.monotonic().saturating_sub(begin) > PATIENCE {
+            if clock.monotonic().saturating_sub(begin) > TIMEOUT {
                 let _ = self.child.kill();
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

@@ -9,7 +9,7 @@ use thalweg_tensor::{Context, Result, ensure, err};
 use thalweg_train::mnist::{Digits, SIDE};
 
 use super::paste::{program, quoted};
-use super::process::{PATIENCE, Process};
+use super::process::{Process, TIMEOUT};
 
 /// The model name in requests.
 const NAME: &str = "digits";
@@ -17,7 +17,7 @@ const NAME: &str = "digits";
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// A prediction request with the commands that repeat it.
-pub(super) struct Conversation {
+pub(super) struct ServedPredictions {
     /// The command that serves the model.
     pub(super) serve: String,
     /// The curl command of the request.
@@ -25,11 +25,15 @@ pub(super) struct Conversation {
     /// The file with the request body.
     pub(super) request: String,
     /// The predicted classes and their probabilities.
-    pub(super) guesses: Vec<(i64, f32)>,
+    pub(super) predictions: Vec<(i64, f32)>,
 }
 
 /// Serves the model in `folder`, requests predictions and stops the server.
-pub(super) fn ask(folder: &str, digits: &Digits, indices: &[usize]) -> Result<Conversation> {
+pub(super) fn predict(
+    folder: &str,
+    digits: &Digits,
+    indices: &[usize],
+) -> Result<ServedPredictions> {
     let model = format!("{NAME}={folder}/model");
     let log = format!("{folder}/logs/serve.log");
     let args = ["serve", "--with-parent", "--no-grpc", "--http-port=0", "--model", &model];
@@ -44,13 +48,18 @@ pub(super) fn ask(folder: &str, digits: &Digits, indices: &[usize]) -> Result<Co
     let path = format!("/v1/models/{NAME}:predict");
     let (status, answer) = exchange(&address, "POST", &path, &body)?;
     ensure!(status == 200, Internal, "the server answered {status}: {answer}");
-    let guesses = guesses(&answer).context(|| "the server's answer")?;
-    ensure!(guesses.len() == indices.len(), Internal, "{} answers came", guesses.len());
+    let predictions = predictions(&answer).context(|| "the server's answer")?;
+    ensure!(
+        predictions.len() == indices.len(),
+        Internal,
+        "the server returned {} predictions",
+        predictions.len()
+    );
     let port = address.rsplit(':').next().unwrap_or_default();
     let serve =
         format!("{} serve --no-grpc --http-port {port} --model {}", program(), quoted(&model));
     let curl = format!("curl -d {} {address}{path}", quoted(&format!("@{request}")));
-    Ok(Conversation { serve, curl, request, guesses })
+    Ok(ServedPredictions { serve, curl, request, predictions })
 }
 
 /// The images as JSON rows, one per line.
@@ -65,24 +74,24 @@ fn body(digits: &Digits, indices: &[usize]) -> Result<String> {
 }
 
 /// The classes of an answer, and the highest probability of each.
-fn guesses(answer: &str) -> Result<Vec<(i64, f32)>> {
+fn predictions(answer: &str) -> Result<Vec<(i64, f32)>> {
     let answer: Json = serde_json::from_str(answer).map_err(|e| err!(DataLoss, "{e}"))?;
     let rows = answer["predictions"].as_array();
-    let rows = rows.ok_or_else(|| err!(DataLoss, "it has no predictions"))?;
-    let guess = |row: &Json| {
+    let rows = rows.ok_or_else(|| err!(DataLoss, "the answer has no predictions"))?;
+    let prediction = |row: &Json| {
         let probabilities = row["probabilities"].as_array()?.iter().filter_map(Json::as_f64);
         Some((row["classes"].as_i64()?, probabilities.fold(0.0, f64::max) as f32))
     };
-    let guesses = rows.iter().map(guess).collect::<Option<Vec<_>>>();
-    guesses.ok_or_else(|| err!(DataLoss, "a prediction has no class or no probabilities"))
+    let predictions = rows.iter().map(prediction).collect::<Option<Vec<_>>>();
+    predictions.ok_or_else(|| err!(DataLoss, "a prediction has no class or no probabilities"))
 }
 
 /// An HTTP exchange: status and body.
 fn exchange(address: &str, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
     let failed = |e: io::Error| err!(Unavailable, "{address}: {e}");
     let mut stream = TcpStream::connect(address).map_err(failed)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
+    stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
     let bytes = body.len();
     let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
     let request = format!("{head}Content-Length: {bytes}\r\n\r\n{body}");
@@ -123,9 +132,9 @@ mod tests {
     #[test]
     fn answers_are_read() {
         let answer = r#"{"predictions": [{"classes": 7, "probabilities": [0.25, 0.75]}]}"#;
-        assert_eq!(guesses(answer).unwrap(), [(7, 0.75)]);
+        assert_eq!(predictions(answer).unwrap(), [(7, 0.75)]);
         for wrong in ["", "{}", r#"{"predictions": [{"classes": 7}]}"#, r#"{"error": "x"}"#] {
-            assert_eq!(guesses(wrong).err().map(|e| e.code()), Some(Code::DataLoss), "{wrong}");
+            assert_eq!(predictions(wrong).err().map(|e| e.code()), Some(Code::DataLoss), "{wrong}");
         }
     }
 }

@@ -16,7 +16,7 @@ use super::process::Process;
 use crate::ports::FreePorts;
 
 /// The line that a task prints once it listens.
-const LISTENS: &str = "listening on";
+const LISTENING: &str = "listening on";
 /// The jobs, with the number of their tasks.
 const JOBS: [(&str, usize); 2] = [("ps", 1), ("worker", 2)];
 
@@ -26,7 +26,7 @@ pub(super) struct Tasks {
     logs: String,
     running: Mutex<BTreeMap<String, Process>>,
     /// Held while ended tasks are restarted: several threads may notice an end at the same time.
-    reviving: Mutex<()>,
+    restarting: Mutex<()>,
 }
 
 impl Tasks {
@@ -42,13 +42,13 @@ impl Tasks {
         }
         drop(ports);
         let tasks =
-            Tasks { addresses, logs, running: Mutex::default(), reviving: Mutex::default() };
+            Tasks { addresses, logs, running: Mutex::default(), restarting: Mutex::default() };
         for (name, _) in tasks.addresses() {
             tasks.spawn(&name)?;
         }
         for (name, _) in tasks.addresses() {
             if let Some(task) = tasks.running.lock().get_mut(&name) {
-                task.wait_for_line(LISTENS)?;
+                task.wait_for_line(LISTENING)?;
             }
         }
         Ok(tasks)
@@ -88,9 +88,9 @@ impl Tasks {
     }
 
     /// Restarts the tasks that have ended; returns their names.
-    pub(super) fn revive(&self) -> Result<Vec<String>> {
+    pub(super) fn restart_ended(&self) -> Result<Vec<String>> {
         let ended = |(name, task): (&String, &mut Process)| task.has_ended().then(|| name.clone());
-        let _alone = self.reviving.lock();
+        let _alone = self.restarting.lock();
         let ended: Vec<String> = self.running.lock().iter_mut().filter_map(ended).collect();
         for name in &ended {
             self.spawn(name)?;
@@ -123,57 +123,57 @@ impl Drop for Tasks {
 }
 
 /// Kills tasks during training, and restarts them once workers notice.
-pub(super) struct Drill {
+pub(super) struct FaultInjector {
     tasks: Arc<Tasks>,
     environment: Environment,
     /// Tasks, with the number of updates at which each is killed.
-    kills: Vec<(String, u64)>,
+    schedule: Vec<(String, u64)>,
     next: AtomicUsize,
-    losses: Mutex<Vec<Loss>>,
+    kills: Mutex<Vec<Kill>>,
 }
 
-/// A killed task: when it was killed, and when that was noticed.
-struct Loss {
+/// A killed task: when it was killed, and when that was detected.
+struct Kill {
     name: String,
     killed: Duration,
-    noticed: Option<Duration>,
+    detected: Option<Duration>,
 }
 
-impl Drill {
+impl FaultInjector {
     /// Kills these tasks, spread evenly over this number of updates.
-    pub(super) fn new(tasks: Arc<Tasks>, names: Vec<String>, updates: u64) -> Drill {
+    pub(super) fn new(tasks: Arc<Tasks>, names: Vec<String>, updates: u64) -> FaultInjector {
         let parts = names.len() as u64 + 1;
         let at = |(i, name): (usize, String)| (name, updates * (i as u64 + 1) / parts);
-        Drill {
+        FaultInjector {
             tasks,
             environment: system_environment(),
-            kills: names.into_iter().enumerate().map(at).collect(),
+            schedule: names.into_iter().enumerate().map(at).collect(),
             next: AtomicUsize::new(0),
-            losses: Mutex::default(),
+            kills: Mutex::default(),
         }
     }
 
-    /// The killed tasks, how long it took until a worker noticed, and when each was killed.
-    pub(super) fn losses(&self) -> Vec<(String, Option<Duration>, Duration)> {
-        let all = self.losses.lock();
-        let told = |loss: &Loss| {
-            let after = loss.noticed.map(|at| at.saturating_sub(loss.killed));
-            (loss.name.clone(), after, loss.killed)
+    /// The killed tasks, the time until a worker detected the failure, and the time of the kill.
+    pub(super) fn kills(&self) -> Vec<(String, Option<Duration>, Duration)> {
+        let all = self.kills.lock();
+        let report = |kill: &Kill| {
+            let after = kill.detected.map(|at| at.saturating_sub(kill.killed));
+            (kill.name.clone(), after, kill.killed)
         };
-        all.iter().map(told).collect()
+        all.iter().map(report).collect()
     }
 
-    /// How long it took until the first kill was noticed.
+    /// How long it took until the first kill was detected.
     pub(super) fn detection(&self) -> Option<Duration> {
-        self.losses().into_iter().find_map(|(_, noticed, _)| noticed)
+        self.kills().into_iter().find_map(|(_, detected, _)| detected)
     }
 }
 
-impl Callback for Drill {
+impl Callback for FaultInjector {
     fn on_step(&self, step: &Step, _control: &Control) -> Result<()> {
         let next = self.next.load(Ordering::SeqCst);
-        let Some((name, at)) = self.kills.get(next) else { return Ok(()) };
-        // In the middle of its work: a worker's own thread would kill it between two steps.
+        let Some((name, at)) = self.schedule.get(next) else { return Ok(()) };
+        // Another worker's step triggers the kill, so that the task dies in the middle of a step.
         let is_other = *name != format!("worker/{}", step.worker);
         let is_due = is_other
             && step.updates >= *at
@@ -182,9 +182,9 @@ impl Callback for Drill {
                 .compare_exchange(next, next + 1, Ordering::SeqCst, Ordering::SeqCst)
                 .is_ok();
         if is_due {
-            // Noted first: somebody may notice before this thread goes on.
+            // Recorded before the kill, which a worker may detect at once.
             let killed = self.environment.clock.monotonic();
-            self.losses.lock().push(Loss { name: name.clone(), killed, noticed: None });
+            self.kills.lock().push(Kill { name: name.clone(), killed, detected: None });
             self.tasks.kill(name)?;
         }
         Ok(())
@@ -195,10 +195,10 @@ impl Callback for Drill {
             return;
         }
         let now = self.environment.clock.monotonic();
-        if let Some(loss) = self.losses.lock().last_mut() {
-            loss.noticed.get_or_insert(now);
+        if let Some(kill) = self.kills.lock().last_mut() {
+            kill.detected.get_or_insert(now);
         }
-        // One that cannot be started again is missed until training gives up, and says so.
-        let _ = self.tasks.revive();
+        // If a task cannot be restarted, training ends with the error of its loss.
+        let _ = self.tasks.restart_ended();
     }
 }

@@ -22,7 +22,9 @@ pub(super) fn run(
     let config = ModelConfig::new(name, folder);
     let found = loader.find(&config)?;
     let Some((version, path)) = found.last_key_value() else {
-        return Err(err!(NotFound, "{folder}: no SavedModel lies in it, nor is it one").into());
+        return Err(
+            err!(NotFound, "{folder} is not a SavedModel and contains no version of one").into()
+        );
     };
     let clock = loader.session().environment.clock.clone();
     let begin = clock.monotonic();
@@ -39,7 +41,7 @@ pub(super) fn run(
 fn as_json(servable: &Servable, path: &str, seconds: f64) -> serde_json::Value {
     let specs = |specs: &BTreeMap<String, TensorSpec>| -> serde_json::Value {
         let one = |(key, spec): (&String, &TensorSpec)| {
-            // A size that may be any is -1, and so it is in messages; nothing is known of null.
+            // -1 stands for an unknown dimension, as in TensorShapeProto; null for an unknown rank.
             let dims = spec.shape.dims();
             let dims: Option<Vec<i64>> =
                 dims.map(|dims| dims.iter().map(|dim| dim.map_or(-1, |dim| dim as i64)).collect());
@@ -73,7 +75,7 @@ fn report(
     let megabytes = servable.memory_bytes() as f64 / f64::from(1 << 20);
     let (model, version) = (servable.model(), servable.version());
     writeln!(out, "model '{model}' version {version}: {path}")?;
-    writeln!(out, "loaded and warmed in {seconds:.3} s, {megabytes:.1} MB")?;
+    writeln!(out, "loaded and warmed up in {seconds:.3} s, {megabytes:.1} MB")?;
     for (name, signature) in servable.saved().signatures() {
         writeln!(out, "signature '{name}' ({})", signature.method)?;
         for (kind, specs) in [("input", &signature.inputs), ("output", &signature.outputs)] {

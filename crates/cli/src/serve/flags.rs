@@ -1,5 +1,5 @@
-//! The flags of `thalweg serve`: ours in kebab-case, and TensorFlow Serving's spellings of the same as
-//! hidden aliases, so that its command lines work.
+//! The flags of `thalweg serve`: ours in kebab-case, and TensorFlow Serving's spellings of the same
+//! as hidden aliases, so that its command lines work.
 
 use std::str::FromStr;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use thalweg_tensor::{Code, Result, ensure};
 
-use super::writer::{free_layout, remove_others, write_index};
+use super::writer::{remove_others, unused_shard_count, write_index};
 use super::{BundleReader, Entry, WriteOptions, data_path, index_path};
 use crate::Storage;
 use crate::storage::folder_of;
@@ -50,7 +50,7 @@ pub fn merge(
     }
     storage.create_folder_of(destination)?;
     let shards = u32::try_from(merged.data.len()).unwrap_or(u32::MAX);
-    let shards = free_layout(storage, destination, shards);
+    let shards = unused_shard_count(storage, destination, shards);
     for (i, path) in merged.data.iter().enumerate() {
         storage.rename(path, &data_path(destination, i as u32, shards))?;
     }

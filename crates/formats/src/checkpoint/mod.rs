@@ -28,7 +28,7 @@ mod writer;
 
 pub use entry::Entry;
 pub use merge::{MergeOptions, merge};
-pub use reader::{BundleReader, ReadContext, Report};
+pub use reader::{BundleReader, ReadContext, VerifyReport};
 pub use slice::{Extent, Slice};
 pub use state::{CheckpointState, STATE_FILE};
 pub use writer::{BundleWriter, Item, WriteOptions};
@@ -37,10 +37,10 @@ use thalweg_tensor::{Error, err};
 
 /// A parallel for: runs `work(0)`, `work(1)` and so on up to a count, in any order and on any
 /// threads, and returns when all are done.
-pub type Spread<'a> = &'a (dyn Fn(usize, &(dyn Fn(usize) + Sync)) + Sync);
+pub type ParallelFor<'a> = &'a (dyn Fn(usize, &(dyn Fn(usize) + Sync)) + Sync);
 
 /// A sequential parallel for.
-pub(crate) fn one_by_one(count: usize, work: &(dyn Fn(usize) + Sync)) {
+pub(crate) fn sequentially(count: usize, work: &(dyn Fn(usize) + Sync)) {
     (0..count).for_each(work);
 }
 

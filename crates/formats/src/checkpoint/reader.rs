@@ -11,8 +11,8 @@ use super::ordered::slice_key;
 use super::pieces::{self, Ranges};
 use super::shard::Shard;
 use super::slice::{for_each_run, overlap};
-use super::table::{KeyBytes, Table};
-use super::{Entry, Slice, Spread, damaged, data_path, index_path, objects, one_by_one};
+use super::table::{KeyBytesLimit, Table};
+use super::{Entry, ParallelFor, Slice, damaged, data_path, index_path, objects, sequentially};
 use crate::Storage;
 
 /// The latest supported version of the format.
@@ -24,12 +24,12 @@ pub struct ReadContext<'a> {
     /// The memory budget of the tensor.
     pub budget: Option<&'a Arc<Budget>>,
     /// A parallel for, used for large tensors.
-    pub spread: Spread<'a>,
+    pub spread: ParallelFor<'a>,
 }
 
 impl Default for ReadContext<'_> {
     fn default() -> Self {
-        ReadContext { budget: None, spread: &one_by_one }
+        ReadContext { budget: None, spread: &sequentially }
     }
 }
 
@@ -52,9 +52,9 @@ type Piece<'a> = (Ranges, &'a Entry);
 
 /// The result of [`BundleReader::verify`].
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct VerifyReport {
     /// The number of intact tensors.
-    pub whole: usize,
+    pub intact: usize,
     /// The errors of the others.
     pub problems: Vec<Error>,
     /// The number of bytes that were read.
@@ -78,7 +78,7 @@ impl BundleReader {
             ),
         };
         let mut reader = BundleReader::with_header(storage, prefix, &header)?;
-        let mut keys = KeyBytes::new(&table);
+        let mut keys = KeyBytesLimit::new(&table);
         while let Some(value) = entries.advance()? {
             let key = entries.key();
             keys.count(key)?;
@@ -375,12 +375,12 @@ impl BundleReader {
     }
 
     /// Reads everything and verifies every checksum.
-    pub fn verify(&self) -> Report {
-        let mut report = Report::default();
+    pub fn verify(&self) -> VerifyReport {
+        let mut report = VerifyReport::default();
         for (name, entry) in &self.tensors {
             match self.verify_tensor(name, entry) {
                 Ok(bytes) => {
-                    report.whole += 1;
+                    report.intact += 1;
                     report.bytes += bytes;
                 }
                 Err(e) => report.problems.push(e),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_tensor::{Bytes, Result, Tensor, ensure, err};
 
 use super::digest::{Digest, combine};
-use super::{Entry, Spread, damaged};
+use super::{Entry, ParallelFor, damaged};
 use crate::checksum::{crc32c, mask};
 use crate::storage::ReadAt;
 
@@ -39,7 +39,7 @@ impl Shard {
         &self,
         name: &str,
         entry: &Entry,
-        spread: Spread<'_>,
+        spread: ParallelFor<'_>,
     ) -> Result<Option<Tensor>> {
         let Some(content) = &self.mapped else { return Ok(None) };
         let range = entry.offset as usize..(entry.offset + entry.bytes) as usize;
@@ -85,7 +85,7 @@ impl Shard {
         name: &str,
         entry: &Entry,
         target: &mut [u8],
-        spread: Spread<'_>,
+        spread: ParallelFor<'_>,
     ) -> Result<()> {
         let sum = match target.len() {
             0..=PART_BYTES => self.read_part(entry.offset, target)?,
@@ -106,7 +106,7 @@ impl Shard {
         Ok(())
     }
 
-    fn read_parts(&self, offset: u64, target: &mut [u8], spread: Spread<'_>) -> Result<u32> {
+    fn read_parts(&self, offset: u64, target: &mut [u8], spread: ParallelFor<'_>) -> Result<u32> {
         struct Part<'a> {
             target: &'a mut [u8],
             sum: Result<u32>,

@@ -31,22 +31,22 @@ pub(super) struct Table {
     size: u64,
     /// Block handles in order, each with a key between the block's last key and the next block's
     /// first.
-    places: Vec<(Box<[u8]>, Place)>,
+    handles: Vec<(Box<[u8]>, BlockHandle)>,
 }
 
 /// A block handle: offset and size, without the trailer.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct BlockHandle {
     offset: u64,
     bytes: u64,
 }
 
-impl Place {
+impl BlockHandle {
     /// Decodes a block handle; returns the rest of the bytes.
-    fn decode(bytes: &[u8]) -> Result<(Place, &[u8])> {
+    fn decode(bytes: &[u8]) -> Result<(BlockHandle, &[u8])> {
         let (offset, a) = varint(bytes)?;
         let (length, b) = varint(&bytes[a..])?;
-        Ok((Place { offset, bytes: length }, &bytes[a + b..]))
+        Ok((BlockHandle { offset, bytes: length }, &bytes[a + b..]))
     }
 
     fn encode(self, target: &mut Vec<u8>) {
@@ -60,7 +60,7 @@ impl Table {
     /// damaged ones.
     pub(super) fn open(file: Arc<dyn ReadAt>) -> Result<Table> {
         let size = file.size()?;
-        let mut table = Table { file, size, places: Vec::new() };
+        let mut table = Table { file, size, handles: Vec::new() };
         let path = table.path().to_owned();
         let footer_at = size.checked_sub(FOOTER_BYTES as u64).ok_or_else(|| {
             damaged(
@@ -70,7 +70,7 @@ impl Table {
             )
         })?;
         let footer = table.bytes(footer_at, FOOTER_BYTES)?;
-        let (places, magic) = footer.split_at(FOOTER_BYTES - 8);
+        let (handles, magic) = footer.split_at(FOOTER_BYTES - 8);
         ensure!(
             magic == MAGIC.to_le_bytes(),
             DataLoss,
@@ -78,22 +78,22 @@ impl Table {
              truncated or has another format",
             size - 8
         );
-        let index = Place::decode(places).and_then(|(_, rest)| Place::decode(rest));
+        let index = BlockHandle::decode(handles).and_then(|(_, rest)| BlockHandle::decode(rest));
         let (index, _) = index.map_err(|_| damaged(&path, footer_at, "the footer is invalid"))?;
-        table.places = table.read_places(index)?;
+        table.handles = table.read_places(index)?;
         Ok(table)
     }
 
-    fn read_places(&self, index: Place) -> Result<Vec<(Box<[u8]>, Place)>> {
+    fn read_places(&self, index: BlockHandle) -> Result<Vec<(Box<[u8]>, BlockHandle)>> {
         let mut entries = self.read_block(index)?.entries();
-        let mut keys = KeyBytes::new(self);
-        let mut places: Vec<(Box<[u8]>, Place)> = Vec::new();
+        let mut keys = KeyBytesLimit::new(self);
+        let mut handles: Vec<(Box<[u8]>, BlockHandle)> = Vec::new();
         while let Some(value) = self.at(index, entries.advance())? {
-            let (place, _) = self.at(index, Place::decode(&value))?;
+            let (handle, _) = self.at(index, BlockHandle::decode(&value))?;
             // Blocks must be in ascending order, so none is read twice, however many the index lists.
-            let begin = places.last().map_or(0, |(_, p)| p.offset + p.bytes + TRAILER_BYTES);
-            let is_next = place.offset >= begin;
-            let end = place.offset.checked_add(place.bytes);
+            let begin = handles.last().map_or(0, |(_, p)| p.offset + p.bytes + TRAILER_BYTES);
+            let is_next = handle.offset >= begin;
+            let end = handle.offset.checked_add(handle.bytes);
             let is_inside = end.and_then(|end| end.checked_add(TRAILER_BYTES));
             ensure!(
                 is_next && is_inside.is_some_and(|end| end <= self.size),
@@ -103,9 +103,9 @@ impl Table {
                 index.offset
             );
             keys.count(entries.key())?;
-            places.push((entries.key().into(), place));
+            handles.push((entries.key().into(), handle));
         }
-        Ok(places)
+        Ok(handles)
     }
 
     /// The file's path.
@@ -120,10 +120,10 @@ impl Table {
 
     /// The value of a key.
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        let i = self.places.partition_point(|(last, _)| &last[..] < key);
-        let Some(&(_, place)) = self.places.get(i) else { return Ok(None) };
-        let mut entries = self.read_block(place)?.entries();
-        while let Some(value) = self.at(place, entries.advance())? {
+        let i = self.handles.partition_point(|(last, _)| &last[..] < key);
+        let Some(&(_, handle)) = self.handles.get(i) else { return Ok(None) };
+        let mut entries = self.read_block(handle)?.entries();
+        while let Some(value) = self.at(handle, entries.advance())? {
             if entries.key() >= key {
                 return Ok((entries.key() == key).then_some(value));
             }
@@ -131,28 +131,28 @@ impl Table {
         Ok(None)
     }
 
-    fn at<T>(&self, place: Place, result: Result<T>) -> Result<T> {
-        result.map_err(|e| damaged(self.path(), place.offset, e.message()))
+    fn at<T>(&self, handle: BlockHandle, result: Result<T>) -> Result<T> {
+        result.map_err(|e| damaged(self.path(), handle.offset, e.message()))
     }
 
-    fn read_block(&self, place: Place) -> Result<Block> {
-        let with_trailer = place.bytes.checked_add(TRAILER_BYTES);
-        let end = with_trailer.and_then(|n| n.checked_add(place.offset));
+    fn read_block(&self, handle: BlockHandle) -> Result<Block> {
+        let with_trailer = handle.bytes.checked_add(TRAILER_BYTES);
+        let end = with_trailer.and_then(|n| n.checked_add(handle.offset));
         let length = with_trailer.and_then(|n| usize::try_from(n).ok());
         let (Some(length), true) = (length, end.is_some_and(|end| end <= self.size)) else {
             let what =
-                format!("a block of {} bytes extends beyond the end of the file", place.bytes);
-            return Err(damaged(self.path(), place.offset, what));
+                format!("a block of {} bytes extends beyond the end of the file", handle.bytes);
+            return Err(damaged(self.path(), handle.offset, what));
         };
-        let mut block = self.bytes(place.offset, length)?;
+        let mut block = self.bytes(handle.offset, length)?;
         let sum = block.split_off(length - 4);
         ensure!(
             masked_crc32c(&block).to_le_bytes() == sum[..],
             DataLoss,
             "{}: byte {}: the checksum of a block of {} bytes is wrong",
             self.path(),
-            place.offset,
-            place.bytes
+            handle.offset,
+            handle.bytes
         );
         let kind = block.split_off(length - 5);
         let content = match kind[0] {
@@ -160,7 +160,7 @@ impl Table {
             1 => snappy::decompress(&block).map(Bytes::from),
             kind => Err(err!(Unimplemented, "a block has the unknown compression type {kind}")),
         };
-        self.at(place, content.and_then(Block::new))
+        self.at(handle, content.and_then(Block::new))
     }
 
     fn bytes(&self, offset: u64, length: usize) -> Result<Bytes> {
@@ -183,17 +183,17 @@ impl Table {
 
 /// Bounds the memory of keys taken from a table to a multiple of the file's size: with prefix
 /// compression a few bytes can be a long key.
-pub(super) struct KeyBytes<'a> {
+pub(super) struct KeyBytesLimit<'a> {
     table: &'a Table,
     left: u64,
 }
 
-impl<'a> KeyBytes<'a> {
+impl<'a> KeyBytesLimit<'a> {
     /// No keys yet.
-    pub(super) fn new(table: &'a Table) -> KeyBytes<'a> {
+    pub(super) fn new(table: &'a Table) -> KeyBytesLimit<'a> {
         const KEY_BYTES_MAX: u64 = 2 << 30;
         let left = table.size.saturating_mul(32).saturating_add(1 << 20).min(KEY_BYTES_MAX);
-        KeyBytes { table, left }
+        KeyBytesLimit { table, left }
     }
 
     /// Counts a key.
@@ -214,7 +214,7 @@ impl<'a> KeyBytes<'a> {
 pub(super) struct TableEntries<'a> {
     table: &'a Table,
     next: usize,
-    block: Option<(Place, Entries)>,
+    block: Option<(BlockHandle, Entries)>,
     last_key: Vec<u8>,
 }
 
@@ -227,25 +227,25 @@ impl TableEntries<'_> {
     /// Advances to the next entry and returns its value.
     pub(super) fn advance(&mut self) -> Result<Option<Bytes>> {
         loop {
-            if let Some((place, entries)) = &mut self.block {
-                if let Some(value) = self.table.at(*place, entries.advance())? {
+            if let Some((handle, entries)) = &mut self.block {
+                if let Some(value) = self.table.at(*handle, entries.advance())? {
                     return Ok(Some(value));
                 }
                 self.last_key = entries.key().to_vec();
                 self.block = None;
             }
-            let Some(&(_, place)) = self.table.places.get(self.next) else { return Ok(None) };
-            let mut entries = self.table.read_block(place)?.entries();
-            let first = self.table.at(place, entries.advance())?;
+            let Some(&(_, handle)) = self.table.handles.get(self.next) else { return Ok(None) };
+            let mut entries = self.table.read_block(handle)?.entries();
+            let first = self.table.at(handle, entries.advance())?;
             ensure!(
                 self.next == 0 || entries.key() > &self.last_key[..],
                 DataLoss,
                 "{}: byte {}: the keys of two blocks are not in order",
                 self.table.path(),
-                place.offset
+                handle.offset
             );
             self.next += 1;
-            self.block = Some((place, entries));
+            self.block = Some((handle, entries));
             if first.is_some() {
                 return Ok(first);
             }
@@ -254,7 +254,7 @@ impl TableEntries<'_> {
 
     /// The offset of the current entry's block.
     pub(super) fn offset(&self) -> u64 {
-        self.block.as_ref().map_or(0, |(place, _)| place.offset)
+        self.block.as_ref().map_or(0, |(handle, _)| handle.offset)
     }
 }
 
@@ -267,7 +267,7 @@ pub(super) struct TableWriter {
     last_key: Vec<u8>,
     /// A block that is written but not yet in the index: its index key can be shortened once the
     /// next key is known.
-    written: Option<Place>,
+    written: Option<BlockHandle>,
 }
 
 impl TableWriter {
@@ -285,8 +285,8 @@ impl TableWriter {
 
     /// Adds an entry whose key sorts after all earlier ones.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        if let Some(place) = self.written.take() {
-            self.list(&separator(&self.last_key, key), place);
+        if let Some(handle) = self.written.take() {
+            self.list(&separator(&self.last_key, key), handle);
         }
         self.block.add(key, value);
         self.last_key.clear();
@@ -302,8 +302,8 @@ impl TableWriter {
         if !self.block.is_empty() {
             self.end_block()?;
         }
-        if let Some(place) = self.written.take() {
-            self.list(&successor(&self.last_key), place);
+        if let Some(handle) = self.written.take() {
+            self.list(&successor(&self.last_key), handle);
         }
         let (filters, index) = (BlockBuilder::new(RESTART_INTERVAL).finish(), self.index.finish());
         let mut footer = Vec::with_capacity(FOOTER_BYTES);
@@ -315,9 +315,9 @@ impl TableWriter {
         self.file.finish()
     }
 
-    fn list(&mut self, key: &[u8], place: Place) {
+    fn list(&mut self, key: &[u8], handle: BlockHandle) {
         let mut value = Vec::new();
-        place.encode(&mut value);
+        handle.encode(&mut value);
         self.index.add(key, &value);
     }
 
@@ -327,8 +327,8 @@ impl TableWriter {
         Ok(())
     }
 
-    fn write_block(&mut self, content: &[u8]) -> Result<Place> {
-        let place = Place { offset: self.offset, bytes: content.len() as u64 };
+    fn write_block(&mut self, content: &[u8]) -> Result<BlockHandle> {
+        let handle = BlockHandle { offset: self.offset, bytes: content.len() as u64 };
         let mut digest = super::digest::Digest::new();
         digest.update(content);
         digest.update(&[0]);
@@ -336,8 +336,8 @@ impl TableWriter {
         trailer[1..].copy_from_slice(&digest.masked().to_le_bytes());
         self.file.write(content)?;
         self.file.write(&trailer)?;
-        self.offset += place.bytes + TRAILER_BYTES;
-        Ok(place)
+        self.offset += handle.bytes + TRAILER_BYTES;
+        Ok(handle)
     }
 }
 

@@ -13,7 +13,8 @@ use super::ordered::slice_key;
 use super::reader::VERSION;
 use super::table::TableWriter;
 use super::{
-    BundleReader, Entry, Slice, Spread, data_path, index_path, objects, one_by_one, prefix_of,
+    BundleReader, Entry, ParallelFor, Slice, data_path, index_path, objects, prefix_of,
+    sequentially,
 };
 use crate::Storage;
 use crate::storage::{WriteFile, folder_of};
@@ -95,7 +96,7 @@ impl BundleWriter {
         storage.create_folder_of(prefix)?;
         remove_leftovers(&**storage, prefix);
         let files = files.max(1);
-        let shards = free_layout(storage, prefix, files);
+        let shards = unused_shard_count(storage, prefix, files);
         let open = |shard: u32| {
             let file = options.replace(&**storage, &data_path(prefix, shard, shards))?;
             Ok(Data { file, shard, offset: 0 })
@@ -150,7 +151,7 @@ impl BundleWriter {
         &mut self,
         items: &[Item<'_>],
         check: &(dyn Fn() -> Result<()> + Sync),
-        spread: Spread<'_>,
+        spread: ParallelFor<'_>,
     ) -> Result<()> {
         self.check_writable()?;
         let keys = match self.keys_of(items) {
@@ -275,11 +276,11 @@ impl BundleWriter {
     /// Renames the data files into place, then the index. An earlier checkpoint with this prefix is
     /// complete until then; its data files are deleted afterwards.
     pub fn finish(self) -> Result<()> {
-        self.finish_with(&one_by_one)
+        self.finish_with(&sequentially)
     }
 
     /// As [`BundleWriter::finish`], with data files synced in parallel.
-    pub fn finish_with(mut self, spread: Spread<'_>) -> Result<()> {
+    pub fn finish_with(mut self, spread: ParallelFor<'_>) -> Result<()> {
         self.check_writable()?;
         let data: Vec<Mutex<Option<Data>>> =
             self.data.drain(..).map(|data| Mutex::new(Some(data))).collect();
@@ -379,7 +380,7 @@ pub(super) fn remove_leftovers(storage: &dyn Storage, prefix: &str) {
 
 /// A number of data files, `wanted` or one more, such that no file name collides with the current
 /// checkpoint of this prefix.
-pub(super) fn free_layout(storage: &Arc<dyn Storage>, prefix: &str, wanted: u32) -> u32 {
+pub(super) fn unused_shard_count(storage: &Arc<dyn Storage>, prefix: &str, wanted: u32) -> u32 {
     match BundleReader::open(storage, prefix) {
         Ok(old) if old.shards() == wanted => wanted + 1,
         // An old checkpoint that cannot be read needs no protection.

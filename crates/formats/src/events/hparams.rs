@@ -7,7 +7,7 @@ use prost::Message;
 use thalweg_proto as pb;
 use thalweg_tensor::{DType, Result, Shape, Tensor};
 
-use super::summary::of_plugin;
+use super::summary::for_plugin;
 
 /// The value of a hyperparameter.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +53,7 @@ fn value(tag: &str, data: &PluginData) -> Result<pb::summary::Value> {
     // The plugin reads the metadata only; the dashboard requires that a tensor is present.
     let nothing = Tensor::zeros(DType::Float, Shape::new(&[0])?)?;
     let content = data.encode_to_vec().into();
-    of_plugin(tag, "hparams", content, pb::DataClass::Tensor, &nothing)
+    for_plugin(tag, "hparams", content, pb::DataClass::Tensor, &nothing)
 }
 
 /// `tensorboard.hparams.HParamsPluginData`: one of the two is there.

@@ -10,14 +10,14 @@ use super::Histogram;
 
 /// A scalar.
 pub fn scalar(tag: &str, value: f32) -> Result<pb::summary::Value> {
-    of_plugin(tag, "scalars", Bytes::new(), pb::DataClass::Scalar, &Tensor::scalar(value))
+    for_plugin(tag, "scalars", Bytes::new(), pb::DataClass::Scalar, &Tensor::scalar(value))
 }
 
 /// Text in Markdown; several texts are a table of one column.
 pub fn text(tag: &str, texts: &[&str]) -> Result<pb::summary::Value> {
     let strings = texts.iter().map(|text| Bytes::copy_from_slice(text.as_bytes())).collect();
     let tensor = Tensor::from_strings(Shape::new(&[texts.len()])?, strings)?;
-    of_plugin(tag, "text", Bytes::new(), pb::DataClass::Tensor, &tensor)
+    for_plugin(tag, "text", Bytes::new(), pb::DataClass::Tensor, &tensor)
 }
 
 /// A histogram.
@@ -30,7 +30,7 @@ pub fn images(tag: &str, width: u32, height: u32, files: &[Bytes]) -> Result<pb:
     let mut strings: Vec<Bytes> = vec![width.to_string().into(), height.to_string().into()];
     strings.extend_from_slice(files);
     let tensor = Tensor::from_strings(Shape::new(&[strings.len()])?, strings)?;
-    of_plugin(tag, "images", Bytes::new(), pb::DataClass::BlobSequence, &tensor)
+    for_plugin(tag, "images", Bytes::new(), pb::DataClass::BlobSequence, &tensor)
 }
 
 /// WAV audio.
@@ -40,7 +40,7 @@ pub fn audio(tag: &str, files: &[Bytes]) -> Result<pb::summary::Value> {
     let strings = files.iter().flat_map(|file| [file.clone(), Bytes::new()]).collect();
     let tensor = Tensor::from_strings(Shape::new(&[files.len(), 2])?, strings)?;
     let content = Bytes::from_static(WAV);
-    of_plugin(tag, "audio", content, pb::DataClass::BlobSequence, &tensor)
+    for_plugin(tag, "audio", content, pb::DataClass::BlobSequence, &tensor)
 }
 
 /// A value without plugin metadata, as TensorFlow 1 writes it.
@@ -49,7 +49,7 @@ pub fn plain(tag: &str, content: Content) -> pb::summary::Value {
 }
 
 /// A tensor for a plugin.
-pub fn of_plugin(
+pub fn for_plugin(
     tag: &str,
     plugin: &str,
     content: Bytes,

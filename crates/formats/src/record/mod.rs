@@ -72,7 +72,7 @@ impl Compression {
     /// Detects the compression of a file by its first `bytes`. No record begins like a gzip file or
     /// a zlib stream: the second byte of its length would mean a record of tens of kilobytes, and
     /// the checksum would not match.
-    pub fn guess(bytes: &[u8]) -> Compression {
+    pub fn detect(bytes: &[u8]) -> Compression {
         if is_header(bytes) {
             return Compression::None;
         }

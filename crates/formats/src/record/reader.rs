@@ -86,7 +86,7 @@ impl RecordReader {
         let file = storage.open(path)?;
         let mut begin = [0; HEADER_BYTES];
         let read = file.read_at(0, &mut begin)?;
-        let compression = Compression::guess(&begin[..read]);
+        let compression = Compression::detect(&begin[..read]);
         RecordReader::from_file(file, ReadOptions { compression, ..options })
     }
 

@@ -82,9 +82,9 @@ impl Storage for LocalStorage {
         LocalStorage { syncs: false }.replace(path)
     }
 
-    fn remove_leftovers(&self, folder: &str, is_meant: &dyn Fn(&str) -> bool) -> Result<()> {
+    fn remove_leftovers(&self, folder: &str, is_target: &dyn Fn(&str) -> bool) -> Result<()> {
         for name in self.list(folder)? {
-            if temporary::is_left(&name, is_meant) {
+            if temporary::is_stale(&name, is_target) {
                 self.remove(&super::join(folder, &name))?;
             }
         }

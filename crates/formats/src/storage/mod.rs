@@ -87,9 +87,9 @@ pub trait Storage: Send + Sync {
         self.replace(path)
     }
     /// Removes temporary files in a folder that belong to processes that have ended, for target
-    /// names that `is_meant` accepts.
-    fn remove_leftovers(&self, folder: &str, is_meant: &dyn Fn(&str) -> bool) -> Result<()> {
-        let _ = (folder, is_meant);
+    /// names that `is_target` accepts.
+    fn remove_leftovers(&self, folder: &str, is_target: &dyn Fn(&str) -> bool) -> Result<()> {
+        let _ = (folder, is_target);
         Ok(())
     }
     /// Size, kind and modification time.

@@ -75,8 +75,8 @@ impl Storage for Rooted {
         self.files.replace_unsynced(&self.inside(path)?)
     }
 
-    fn remove_leftovers(&self, folder: &str, is_meant: &dyn Fn(&str) -> bool) -> Result<()> {
-        self.files.remove_leftovers(&self.inside(folder)?, is_meant)
+    fn remove_leftovers(&self, folder: &str, is_target: &dyn Fn(&str) -> bool) -> Result<()> {
+        self.files.remove_leftovers(&self.inside(folder)?, is_target)
     }
 
     fn metadata(&self, path: &str) -> Result<Metadata> {

@@ -49,10 +49,10 @@ impl Drop for Temporary {
 }
 
 /// Whether a name is that of a temporary file whose writer has ended, for a target name that
-/// `is_meant` accepts.
-pub(super) fn is_left(name: &str, is_meant: &dyn Fn(&str) -> bool) -> bool {
+/// `is_target` accepts.
+pub(super) fn is_stale(name: &str, is_target: &dyn Fn(&str) -> bool) -> bool {
     let Some((target, process, number)) = parts(name) else { return false };
-    is_meant(target) && !is_written(process, number)
+    is_target(target) && !is_written(process, number)
 }
 
 fn parts(name: &str) -> Option<(&str, u32, u64)> {
@@ -83,15 +83,15 @@ mod tests {
         let ours = Temporary::beside("a", Path::new("/x/a.index")).unwrap();
         let name = ours.path.file_name().unwrap().to_str().unwrap().to_owned();
         let is_index = |target: &str| target == "a.index";
-        assert!(!is_left(&name, &is_index), "{name} is being written");
+        assert!(!is_stale(&name, &is_index), "{name} is being written");
         drop(ours);
-        assert!(is_left(&name, &is_index), "{name} is of this process's number");
-        assert!(!is_left(&name, &|_| false));
+        assert!(is_stale(&name, &is_index), "{name} is of this process's number");
+        assert!(!is_stale(&name, &|_| false));
         // The number exceeds the maximum process id.
-        assert!(is_left(".a.index.4294967295-0.tmp", &is_index));
-        assert!(!is_left(".a.index.1-0.tmp", &is_index), "the first process is always there");
+        assert!(is_stale(".a.index.4294967295-0.tmp", &is_index));
+        assert!(!is_stale(".a.index.1-0.tmp", &is_index), "the first process is always there");
         for other in ["a.index", ".a.index.tmp", ".a.index.5.tmp", ".a.index.x-1.tmp", ".tmp", ""] {
-            assert!(!is_left(other, &|_| true), "{other}");
+            assert!(!is_stale(other, &|_| true), "{other}");
         }
         assert_eq!(
             Temporary::beside("/", Path::new("/")).err().map(|e| e.code()),

@@ -186,7 +186,7 @@ impl Archive {
     }
 
     /// The first bytes of a member, at most `bytes_max`, unverified.
-    pub fn beginning(&self, member: &Member, bytes_max: u64) -> Result<Bytes> {
+    pub fn read_start(&self, member: &Member, bytes_max: u64) -> Result<Bytes> {
         let (_, stored) = self.stored(member, member.stored_bytes.min(bytes_max))?;
         self.inflated(member, &stored, member.bytes.min(bytes_max))
     }

@@ -165,7 +165,7 @@ impl Storage for Failing {
         FILES.create_folder(path)
     }
 
-    fn remove_leftovers(&self, folder: &str, is_meant: &dyn Fn(&str) -> bool) -> Result<()> {
-        FILES.remove_leftovers(folder, is_meant)
+    fn remove_leftovers(&self, folder: &str, is_target: &dyn Fn(&str) -> bool) -> Result<()> {
+        FILES.remove_leftovers(folder, is_target)
     }
 }

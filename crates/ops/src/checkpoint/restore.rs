@@ -112,11 +112,11 @@ fn read_all(call: &AsyncCall, reader: &BundleReader, items: &[Item]) -> Result<O
     let spread = |count: usize, work: &(dyn Fn(usize) + Sync)| {
         step.background().for_each_blocking(count, work);
     };
-    let one_by_one = |count: usize, work: &(dyn Fn(usize) + Sync)| (0..count).for_each(work);
+    let sequentially = |count: usize, work: &(dyn Fn(usize) + Sync)| (0..count).for_each(work);
     let are_few = items.len() < step.background().threads();
     let context = ReadContext {
         budget: Some(step.budget()),
-        spread: if are_few { &spread } else { &one_by_one },
+        spread: if are_few { &spread } else { &sequentially },
     };
     let read = |item: &Item| {
         step.cancellation().check()?;

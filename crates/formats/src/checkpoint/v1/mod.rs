@@ -8,7 +8,7 @@ mod reader;
 mod values;
 mod writer;
 
-pub use reader::{Reader, Saved};
+pub use reader::{Reader, TensorEntry};
 pub use writer::Writer;
 
 /// The latest supported version of the format.

@@ -20,12 +20,12 @@ const FILES_MAX: usize = 100_000;
 /// A V1 checkpoint.
 pub struct Reader {
     tables: Vec<Table>,
-    tensors: BTreeMap<String, Saved>,
+    tensors: BTreeMap<String, TensorEntry>,
 }
 
 /// A tensor of a V1 checkpoint.
 #[derive(Clone, Debug)]
-pub struct Saved {
+pub struct TensorEntry {
     /// The type of its elements.
     pub dtype: DType,
     /// Its shape.
@@ -92,7 +92,7 @@ impl Reader {
         let dtype = DType::from_proto(meta.r#type)?;
         let shape = meta.shape.as_ref().map_or(Ok(Shape::scalar()), Shape::from_proto)?;
         let file = self.tables.len();
-        let saved = self.tensors.entry(meta.name).or_insert_with(|| Saved {
+        let saved = self.tensors.entry(meta.name).or_insert_with(|| TensorEntry {
             dtype,
             shape: shape.clone(),
             slices: Vec::new(),
@@ -120,12 +120,12 @@ impl Reader {
     }
 
     /// All tensors, sorted by name.
-    pub fn entries(&self) -> impl Iterator<Item = (&str, &Saved)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &TensorEntry)> {
         self.tensors.iter().map(|(name, saved)| (name.as_str(), saved))
     }
 
     /// The metadata of a tensor.
-    pub fn entry(&self, name: &str) -> Option<&Saved> {
+    pub fn entry(&self, name: &str) -> Option<&TensorEntry> {
         self.tensors.get(name)
     }
 
@@ -170,7 +170,7 @@ impl Reader {
     fn read_piece(
         &self,
         name: &str,
-        saved: &Saved,
+        saved: &TensorEntry,
         piece: usize,
         context: ReadContext<'_>,
     ) -> Result<Tensor> {
@@ -191,12 +191,12 @@ impl Reader {
     }
 
     /// Reads everything and reports the errors.
-    pub fn verify(&self) -> crate::checkpoint::Report {
-        let mut report = crate::checkpoint::Report::default();
+    pub fn verify(&self) -> crate::checkpoint::VerifyReport {
+        let mut report = crate::checkpoint::VerifyReport::default();
         for name in self.tensors.keys() {
             match self.read(name) {
                 Ok(tensor) => {
-                    report.whole += 1;
+                    report.intact += 1;
                     report.bytes += tensor.size_bytes() as u64;
                 }
                 Err(e) => report.problems.push(e),

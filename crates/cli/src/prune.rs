@@ -7,7 +7,7 @@ use thalweg_proto as pb;
 
 /// Removes the nodes that none of `roots` (names of nodes or tensors) needs, and the functions that
 /// no remaining node calls.
-pub(crate) fn keep(mut graph: pb::GraphDef, roots: &[String]) -> pb::GraphDef {
+pub(crate) fn prune(mut graph: pb::GraphDef, roots: &[String]) -> pb::GraphDef {
     let index: BTreeMap<&str, usize> =
         graph.node.iter().enumerate().map(|(i, n)| (n.name.as_str(), i)).collect();
     let mut is_needed = vec![false; graph.node.len()];
@@ -66,7 +66,7 @@ mod tests {
               function { signature { name: "H" } }
             }"#;
         let graph = pb::text::decode("tensorflow.GraphDef", text).unwrap();
-        let kept = keep(graph, &["y:0".to_owned(), "absent".to_owned()]);
+        let kept = prune(graph, &["y:0".to_owned(), "absent".to_owned()]);
         let names: Vec<&str> = kept.node.iter().map(|n| n.name.as_str()).collect();
         assert_eq!(names, ["x", "y", "z"]);
         let functions = kept.library.unwrap().function;
