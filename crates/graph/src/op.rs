@@ -61,6 +61,11 @@ impl OpDef {
         OpDef { value: Some(function), ..self }
     }
 
+    /// This op in the role `role`.
+    pub const fn with_role(self, role: Role) -> OpDef {
+        OpDef { role, ..self }
+    }
+
     /// Sets the gradient function.
     pub const fn with_gradient(self, function: GradientFn) -> OpDef {
         OpDef { gradient: Gradient::By(function), ..self }

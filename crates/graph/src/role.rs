@@ -15,6 +15,9 @@ pub enum Role {
     Const,
     /// `Identity`: its output is its input.
     Identity,
+    /// `IdentityN`, `StopGradient`, `CheckNumerics` and their like: a kernel runs, which sets each output
+    /// to the input of the same position, unchanged.
+    Forward,
     /// `Placeholder`: fails unless the step feeds it.
     Placeholder,
     /// `PlaceholderWithDefault`: its output is its input unless the step feeds it.
@@ -97,7 +100,9 @@ impl Role {
     pub fn is_interpreted(self) -> bool {
         use Role::*;
         match self {
-            Ordinary | Placeholder | PlaceholderWithDefault | Variable | VarHandle => false,
+            Ordinary | Forward | Placeholder | PlaceholderWithDefault | Variable | VarHandle => {
+                false
+            }
             NoOp | Const | Identity | Arg | Retval | Send | Recv => true,
             Switch | Merge | Enter | Exit | NextIteration | LoopCond | ControlTrigger => true,
             Function | PartitionedCall | RemoteCall | SymbolicGradient => true,

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{OpDef, gradient};
+use thalweg_graph::{OpDef, Role, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Code, Error, PartialShape, Result, StringBuilder, Tensor, bail, ensure};
 use tracing::{Level, error, info, warn};
@@ -16,7 +16,9 @@ use crate::strings::show;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         OpDef::new("Assert", shape::unknown).without_gradient(),
-        OpDef::new("Print", shape::unchanged).with_gradient(gradient::unchanged),
+        OpDef::new("Print", shape::unchanged)
+            .with_role(Role::Forward)
+            .with_gradient(gradient::unchanged),
         OpDef::new("PrintV2", scalar_in),
         OpDef::new("Timestamp", shape::scalar).without_gradient(),
     ],

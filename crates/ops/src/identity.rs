@@ -1,7 +1,7 @@
 //! Ops that forward their input: `Identity`, `StopGradient`, `CheckNumerics` and the like.
 
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{GradientContext, OpDef, PartialValue, ValueContext, gradient};
+use thalweg_graph::{GradientContext, OpDef, PartialValue, Role, ValueContext, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, Result, Tensor, bail, bf16, f16};
 
@@ -11,14 +11,19 @@ use crate::array_sources::forward;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         IDENTITY_N,
-        OpDef::new("StopGradient", shape::unchanged).with_value(same_input).without_gradient(),
+        OpDef::new("StopGradient", shape::unchanged)
+            .with_role(Role::Forward)
+            .with_value(same_input)
+            .without_gradient(),
         PREVENT_GRADIENT,
         OpDef::new("Snapshot", shape::unchanged).with_value(same_input),
         OpDef::new("DeepCopy", shape::unchanged),
         CHECK_NUMERICS,
         CHECK_NUMERICS_V2,
         OpDef::new("RefIdentity", shape::unchanged).with_gradient(gradient::unchanged),
-        OpDef::new("DebugGradientIdentity", shape::unchanged).with_gradient(gradient::unchanged),
+        OpDef::new("DebugGradientIdentity", shape::unchanged)
+            .with_role(Role::Forward)
+            .with_gradient(gradient::unchanged),
         DEBUG_GRADIENT_REF_IDENTITY,
     ],
     kernels: &[
@@ -38,8 +43,10 @@ pub(crate) static FAMILY: Family = Family {
 const FORWARD: KernelSpec = KernelSpec { create: |_| AnyKernel::new(forward), ..CHEAP };
 const FORWARD_REF: KernelSpec = KernelSpec { create: |_| AnyKernel::new(forward_ref), ..CHEAP };
 
-const IDENTITY_N: OpDef =
-    OpDef::new("IdentityN", all_unchanged).with_value(same_input).with_gradient(identity_n_grad);
+const IDENTITY_N: OpDef = OpDef::new("IdentityN", all_unchanged)
+    .with_role(Role::Forward)
+    .with_value(same_input)
+    .with_gradient(identity_n_grad);
 
 fn all_unchanged(c: &mut ShapeContext<'_>) -> Result<()> {
     for i in 0..c.num_outputs() {
@@ -83,6 +90,7 @@ fn forward_all(ctx: &mut KernelContext<'_>) -> Result<()> {
 }
 
 const PREVENT_GRADIENT: OpDef = OpDef::new("PreventGradient", shape::unchanged)
+    .with_role(Role::Forward)
     .with_value(same_input)
     .with_gradient(prevent_gradient_grad);
 
@@ -105,8 +113,10 @@ fn forward_ref(ctx: &mut KernelContext<'_>) -> Result<()> {
 }
 
 const CHECK_NUMERICS: OpDef = OpDef::new("CheckNumerics", shape::unchanged)
+    .with_role(Role::Forward)
     .with_gradient(|g| check_numerics_grad(g, "CheckNumerics"));
 const CHECK_NUMERICS_V2: OpDef = OpDef::new("CheckNumericsV2", shape::unchanged)
+    .with_role(Role::Forward)
     .with_gradient(|g| check_numerics_grad(g, "CheckNumericsV2"));
 
 /// Floats that can be tested for NaN and infinity.

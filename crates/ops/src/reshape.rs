@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::{self, ShapeContext, broadcast_shapes};
-use thalweg_graph::{OpDef, PartialValue, ValueContext, gradient};
+use thalweg_graph::{OpDef, PartialValue, Role, ValueContext, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, RANK_MAX, Result, Shape, Tensor, bail, ensure, err};
 
@@ -517,7 +517,7 @@ fn broadcast_gradient_args(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const ENSURE_SHAPE: OpDef = OpDef::new("EnsureShape", ensure_shape_shape);
+const ENSURE_SHAPE: OpDef = OpDef::new("EnsureShape", ensure_shape_shape).with_role(Role::Forward);
 
 fn ensure_shape_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let declared = c.attrs().shape("shape")?;

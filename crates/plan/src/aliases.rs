@@ -27,17 +27,18 @@ impl Aliases {
         if stack.is_empty() {
             return Aliases::default();
         }
-        let mut forwarding: FxHashMap<Endpoint, SmallVec<[NodeId; 2]>> = FxHashMap::default();
+        let mut forwarding: FxHashMap<Endpoint, SmallVec<[(NodeId, u32); 2]>> =
+            FxHashMap::default();
         for id in graph.ids() {
             let node = graph.node(id);
-            for input in &node.inputs[..forwarded_inputs(node)] {
-                forwarding.entry(*input).or_default().push(id);
+            for (input, position) in node.inputs[..forwarded_inputs(node)].iter().zip(0..) {
+                forwarding.entry(*input).or_default().push((id, position));
             }
         }
         let mut found: FxHashSet<Endpoint> = stack.iter().copied().collect();
         while let Some(endpoint) = stack.pop() {
-            for &node in forwarding.get(&endpoint).into_iter().flatten() {
-                for index in forwarded_outputs(graph.node(node)) {
+            for &(node, input) in forwarding.get(&endpoint).into_iter().flatten() {
+                for index in forwarded_outputs(graph.node(node), input) {
                     let output = Endpoint { node, index };
                     if found.insert(output) {
                         stack.push(output);
@@ -94,14 +95,17 @@ pub fn forwarded_inputs(node: &Node) -> usize {
         | Role::Enter
         | Role::Exit
         | Role::NextIteration
-        | Role::LoopCond => 1,
+        | Role::LoopCond
+        | Role::PlaceholderWithDefault => 1,
+        Role::Forward => node.outputs.len().min(node.inputs.len()),
         _ => 0,
     }
 }
 
-/// The outputs to which a node forwards its inputs.
-fn forwarded_outputs(node: &Node) -> SmallVec<[u32; 2]> {
+/// The outputs to which a node forwards this input.
+fn forwarded_outputs(node: &Node, input: u32) -> SmallVec<[u32; 2]> {
     match node.role() {
+        Role::Forward => smallvec![input],
         Role::Switch => (0..node.outputs.len() as u32).collect(),
         _ => smallvec![0],
     }

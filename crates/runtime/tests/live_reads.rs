@@ -49,6 +49,71 @@ fn forwarding_ops_keep_the_buffer() {
 }
 
 #[test]
+fn ops_that_share_their_input_keep_the_buffer() {
+    let ops: [(&str, &[(&str, &str)]); 4] = [
+        ("StopGradient", &[]),
+        ("PreventGradient", &[("message", "no")]),
+        ("DebugGradientIdentity", &[]),
+        ("Print", &[("message", "the read: ")]),
+    ];
+    for source in ["read", "v"] {
+        for (op, attrs) in ops {
+            let mut flow = variable(1);
+            flow.int("forwarded", op, &[source]);
+            for &(name, value) in attrs {
+                flow.attr(name, value);
+            }
+            if op == "Print" {
+                flow.attr("U", &[][..] as &[DType]);
+            }
+            update_and_use(&mut flow, "forwarded");
+            check(&flow, "forwarded");
+        }
+        let mut flow = variable(1);
+        flow.node("forwarded", "PlaceholderWithDefault", &[source]).attr("dtype", DType::Int32);
+        flow.attr("shape", &PartialShape::scalar());
+        update_and_use(&mut flow, "forwarded");
+        check(&flow, "forwarded");
+
+        let mut flow = variable(1);
+        flow.int("forwarded", "EnsureShape", &[source]).attr("shape", &PartialShape::scalar());
+        update_and_use(&mut flow, "forwarded");
+        check(&flow, "forwarded");
+
+        // The second of two; the first is no alias.
+        let mut flow = variable(1);
+        flow.node("both", "IdentityN", &["ten", source]);
+        flow.attr("T", &[DType::Int32; 2][..]);
+        update_and_use(&mut flow, "both:1");
+        flow.int("first", "AddV2", &["both", "ten", "^add"]);
+        check(&flow, "both:1");
+        let s = flow.session(1).unwrap();
+        s.run(&[], &[], &["init"]).unwrap();
+        assert_eq!(ints(&s.run(&[], &["both", "first"], &[]).unwrap()), [10, 20]);
+    }
+}
+
+#[test]
+fn what_a_checked_read_shares_is_the_buffer() {
+    let text = r#"
+        node { name: "c" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape {} float_val: 2 } } } }
+        node { name: "v" op: "VariableV2" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "shape" value { shape {} } } }
+        node { name: "init" op: "Assign" input: "v" input: "c" attr { key: "T" value { type: DT_FLOAT } } }
+        node { name: "read" op: "CheckNumerics" input: "v" attr { key: "T" value { type: DT_FLOAT } } attr { key: "message" value { s: "sick" } } }
+        node { name: "add" op: "AssignAdd" input: "v" input: "c" input: "^read" attr { key: "T" value { type: DT_FLOAT } } }
+        node { name: "neg" op: "Neg" input: "read" input: "^add" attr { key: "T" value { type: DT_FLOAT } } }"#;
+    for threads in [1, 4] {
+        let s = text_session(text, threads).unwrap();
+        let e = s.run(&[], &["read"], &[]).unwrap_err();
+        assert_eq!(e.code(), Code::FailedPrecondition, "{e}");
+        for _ in 0..STEPS {
+            s.run(&[], &[], &["init"]).unwrap();
+            assert_eq!(numbers(&s.run(&[], &["neg", "read"], &[]).unwrap()), [-4.0, 4.0]);
+        }
+    }
+}
+
+#[test]
 fn branches_keep_the_buffer() {
     for (source, choice) in [("read", true), ("read", false), ("v", true)] {
         let mut flow = variable(1);

@@ -14,6 +14,7 @@ ControlTrigger: ControlTrigger
 Enter: Enter RefEnter
 Exit: Exit RefExit
 For: For
+Forward: CheckNumerics CheckNumericsV2 DebugGradientIdentity EnsureShape IdentityN PreventGradient Print StopGradient
 Identity: Identity
 If: If StatelessIf _If
 LoopCond: LoopCond

@@ -463,6 +463,7 @@ impl<'a> Builder<'a> {
             | Role::While
             | Role::For => Kind::Call(Box::new(CallSite::new(node)?)),
             Role::Ordinary
+            | Role::Forward
             | Role::Placeholder
             | Role::PlaceholderWithDefault
             | Role::Variable

@@ -103,6 +103,8 @@ fn alias_inputs(node: &Node, kind: &Kind) -> Result<usize> {
         Kind::Send(_) => {
             usize::from(fetches_alias(node) || node.attrs().bool("client_terminated")?)
         }
+        // The kernel reads a snapshot, and the executor forwards the buffer.
+        Kind::Kernel(_) => 0,
         _ => forwarded_inputs(node),
     })
 }

@@ -7,8 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use thalweg_kernel::{AsyncCall, Kernel, KernelContext, Outputs, Rendezvous, RendezvousKey, Value};
-use thalweg_plan::fetches_alias;
+use thalweg_kernel::{
+    AsyncCall, Kernel, KernelContext, Outputs, Rendezvous, RendezvousKey, Value, VariableBuffer,
+};
+use thalweg_plan::{fetches_alias, forwarded_inputs};
 use thalweg_tensor::{Error, Result, bail, ensure, err};
 
 use super::iteration::{Iteration, Ready};
@@ -144,6 +146,31 @@ impl StepState {
         Ok(())
     }
 
+    /// Prepares all inputs of a kernel. `forwarded` gets, for each input that the op forwards, the buffer
+    /// of the variable if the input has one: the kernel forwards a snapshot, the executor the buffer.
+    #[cold]
+    fn prepare_all(
+        &self,
+        index: u32,
+        inputs: &mut [Value],
+        forwarded: &mut Vec<Option<Arc<VariableBuffer>>>,
+    ) -> Result<()> {
+        let count = forwarded_inputs(&self.exec.graph.nodes()[index as usize]);
+        let node = &self.exec.nodes[index as usize];
+        for (i, (&input, value)) in self.exec.inputs_of(node).iter().zip(inputs).enumerate() {
+            if i < count {
+                let is_shared = input.takes == Takes::Tensor && input.transfer == Transfer::None;
+                forwarded.push(match value {
+                    Value::Ref(variable) if is_shared => Some(variable.buffer()?),
+                    Value::Alias(buffer) if is_shared => Some(buffer.clone()),
+                    _ => None,
+                });
+            }
+            self.prepare(input, value)?;
+        }
+        Ok(())
+    }
+
     /// The value of a node's first input.
     #[inline(always)]
     pub(super) fn only_input(&self, it: &Iteration, node: &ExecNode) -> Result<Value> {
@@ -224,9 +251,9 @@ impl StepState {
         let outputs = self.outputs_of(it, node);
         let measured = (self.samples_cost(it) || !self.is_cheap(index)).then(|| self.now());
         let mut result = Ok(());
+        let mut forwarded = Vec::new();
         if node.prepares() {
-            let mut each = self.exec.inputs_of(node).iter().zip(&mut *inputs);
-            result = each.try_for_each(|(&input, value)| self.prepare(input, value));
+            result = self.prepare_all(index, inputs, &mut forwarded);
         }
         if result.is_ok() {
             let graph_node = &self.exec.graph.nodes()[index as usize];
@@ -242,6 +269,9 @@ impl StepState {
             node.learn_cost(took);
         }
         inputs.clear();
+        if !forwarded.is_empty() && result.is_ok() {
+            forward(forwarded, self.outputs_of(it, node));
+        }
         for (i, value) in self.outputs_of(it, node).iter_mut().enumerate() {
             if matches!(value, Value::Empty) && result.is_ok() {
                 result = Err(err!(Internal, "the kernel did not set output {i}"));
@@ -463,5 +493,15 @@ impl Drop for Pending {
         let what = if std::thread::panicking() { "panicked" } else { "ended without completing" };
         self.state.fail_at(self.ready.node(), err!(Internal, "the kernel {what}; this is a bug"));
         self.state.shared.release();
+    }
+}
+
+/// Replaces the outputs of a kernel by the buffers that its inputs were snapshots of.
+#[cold]
+fn forward(buffers: Vec<Option<Arc<VariableBuffer>>>, outputs: &mut [Value]) {
+    for (buffer, output) in buffers.into_iter().zip(outputs) {
+        if let Some(buffer) = buffer {
+            *output = Value::Alias(buffer);
+        }
     }
 }
