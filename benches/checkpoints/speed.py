@@ -1,13 +1,13 @@
-"""How fast a server of ours saves and restores a checkpoint, beside TensorFlow's own and beside the
-disk: `cargo xtask bench checkpoints` builds what it needs and calls it.
+"""Time to save and to restore a checkpoint on our server, compared with TensorFlow's server and with the disk:
+`cargo xtask bench checkpoints` builds what is needed and runs this program.
 
     python benches/checkpoints/speed.py --server target/release/thalweg \\
         [--megabytes 1000] [--tensors 100] [--rounds 5] [--folder DIR] [--json FILE]
 
-Variables lie on the servers; a step saves or restores all of them. The servers take turns in each
-round; what counts is the median of the rounds' ratios. TensorFlow does not sync, so ours does not either
-(`--unsynced`) where the two are compared; a third server of ours syncs, and stands beside a plain write
-and sync of as many bytes.
+The variables are on the servers; a step saves or restores all of them. The servers take turns in each round;
+the result is the median of the rounds' ratios. TensorFlow does not sync its files, so our server does not
+either (`--unsynced`) in this comparison; a third server, ours with sync, is compared with a plain write and
+sync of the same number of bytes.
 """
 
 import argparse
@@ -57,7 +57,7 @@ class Peer:
         with self.session.graph.as_default():
             self.saver.restore(self.session, self.prefix)
         seconds = time.perf_counter() - begin
-        # TensorFlow's sums differ a little from run to run.
+        # TensorFlow's sums differ slightly from run to run.
         assert abs(self.session.run(self.sum) / self.wanted - 1) < 1e-4
         return seconds
 
@@ -67,7 +67,7 @@ class Peer:
 
 
 def plain_write(folder, size):
-    """Seconds to write as many bytes one after the other and sync them."""
+    """Seconds to write this many bytes sequentially and sync them."""
     chunk = os.urandom(8 * MEGABYTE)
     path = os.path.join(folder, "plain")
     begin = time.perf_counter()
@@ -81,7 +81,7 @@ def plain_write(folder, size):
 
 
 def measure(args, folder):
-    """Seconds by row and peer, one list entry a round."""
+    """Seconds by row and peer, one list entry per round."""
     theirs = [sys.executable, str(pathlib.Path(run.__file__).parent / "tensorflow_server.py")]
     ours = [args.server, "server", "--port", "0"]
     times = {}

@@ -1,13 +1,14 @@
-"""How fast tensors go from a worker to a parameter server: ours over its stream and over gRPC, beside
-TensorFlow's tasks and bare sockets. `cargo xtask bench transfer` builds what it needs and calls it.
+"""Transfer rate of tensors from a worker to a parameter server: ours over its stream protocol and over gRPC,
+compared with TensorFlow's tasks and with plain sockets. `cargo xtask bench transfer` builds what is needed and
+runs this program.
 
     python benches/cluster/transfer.py --server target/release/thalweg [--rounds N] [--json FILE] [--large]
 
 A step adds a variable of the worker to one of the parameter server (`assign_add`), driven by TensorFlow's
-client. All peers are measured in turn in each round; what counts is the median of the rounds' ratios. That
-the bytes moved is asserted: the cut edge is in the plan that ran, and the sums on the parameter server are
-right. The bare sockets move as many bytes from one process to another, and nothing else. CPU time is that
-of both tasks, as the system counts it.
+client. All peers are measured in turn in each round; the result is the median of the rounds' ratios. The
+program asserts that the bytes were transferred: the cut edge is in the executed plan, and the sums on the
+parameter server are right. The plain sockets transfer the same number of bytes between two processes. CPU time
+is that of both tasks, as the kernel accounts it.
 """
 
 import argparse
@@ -36,7 +37,7 @@ HEADER = b"\0" * 32
 
 
 def cpu_seconds(pid):
-    """User and system time of a process so far."""
+    """User and system time of a process so far, in seconds."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
@@ -72,7 +73,7 @@ class Tasks:
         self.measure(2)
 
     def check_plan(self):
-        """That the worker's variable itself goes over the cut."""
+        """Asserts that the worker's variable itself crosses the cut."""
         options, report = v1.RunOptions(output_partition_graphs=True), v1.RunMetadata()
         self.session.run(self.add, options=options, run_metadata=report)
         self.steps += 1
@@ -85,7 +86,7 @@ class Tasks:
         return [process.pid for process in self.cluster.processes.values()]
 
     def measure(self, repeats):
-        """Wall and CPU seconds of a step."""
+        """Wall and CPU seconds per step."""
         cpu, begin = sum(map(cpu_seconds, self.processes())), time.perf_counter()
         for _ in range(repeats):
             self.step()
@@ -104,7 +105,7 @@ class Tasks:
 
 
 class Bare:
-    """A process that writes a header and so many bytes whenever it is asked, and one that reads them."""
+    """A process that writes a header and this many bytes on request, and one that reads them."""
 
     def __init__(self, name, size):
         self.name, self.size = name, size
@@ -151,17 +152,17 @@ class Bare:
         return wall / repeats, cpu / repeats
 
     def check(self):
-        """Each measurement has looked at what came."""
+        """Each measurement has already checked the received bytes."""
 
     def end(self):
-        # Closing would not do: other children have this end too.
+        # Closing is not enough: other child processes have inherited this end.
         self.end_here.shutdown(socket.SHUT_RDWR)
         os.waitpid(self.child, 0)
 
 
 def measure_size(*args):
-    """By peer, wall and CPU seconds of each round. In a process of its own: TensorFlow's servers are
-    forks, and can be made only before TensorFlow has threads."""
+    """Wall and CPU seconds of each round, by peer. Runs in a separate process: TensorFlow's servers are forked,
+    which must happen before TensorFlow starts threads."""
     here, there = multiprocessing.get_context("fork").Pipe()
     play = lambda: there.send(measure(*args))
     process = multiprocessing.get_context("fork").Process(target=play)
@@ -193,13 +194,13 @@ def measure(size, names, server, rounds, repeats):
 
 
 def ratio(results, name, other):
-    """How many times as fast as another, round by round."""
+    """Speed relative to another peer, round by round."""
     pairs = zip(results[name], results[other])
     return statistics.median(b[0] / a[0] for a, b in pairs)
 
 
 def describe(size, results):
-    """Prints what a size gave; returns it too."""
+    """Prints and returns the results of one size."""
     lines = []
     for name, rounds in results.items():
         wall = statistics.median(r[0] for r in rounds)

@@ -1,10 +1,10 @@
-"""Writes the graphs of the `lstm` rows: one layer over 35 steps, forwards alone and with its gradients.
+"""Writes the graphs of the `lstm` rows: one layer over 35 steps, forward only and with its gradients.
 
     python3 -m venv venv && venv/bin/pip install tensorflow-cpu==2.21.0
     venv/bin/python benches/graphs/make.py
 
-Three forms of the same numbers: a loop of frames (v1), a While function (v2), and no loop (unrolled). What
-the driver runs is the node `node_0`.
+Three graphs compute the same numbers: a TensorFlow 1 while loop (v1), a While function (v2), and an unrolled
+one (unrolled). The driver runs the node `node_0`.
 """
 
 import os
@@ -21,7 +21,7 @@ v1.disable_v2_behavior()
 
 
 def filled(value, *shape):
-    """A constant that takes a few bytes in the file: one number stands for all."""
+    """A constant that takes a few bytes in the file: a single value is broadcast."""
     proto = type(tf.make_tensor_proto(0.0))
     tensor = proto(dtype=tf.float32.as_datatype_enum, tensor_shape=tf.TensorShape(shape).as_proto(), float_val=[value])
     return v1.get_default_graph().create_op(

@@ -3,9 +3,9 @@
     python3 -m venv venv && venv/bin/pip install tensorflow-cpu==2.21.0
     venv/bin/python benches/graphs/make_input.py
 
-They are what tf.data writes for the programs below. The constant `filenames` is filled in by whoever runs
-them, with the file that our peer makes; what the driver runs is the node `node_0`. A reduction counts what
-comes out, in batches everywhere, so that its function runs too seldom to be what is measured.
+They are the graphs that tf.data writes for the programs below. The driver sets the constant `filenames` to the
+file that our peer makes, and runs the node `node_0`. A reduction counts the output, in batches everywhere, so
+that its function runs too seldom to affect the measurement.
 """
 
 import os

@@ -1,6 +1,7 @@
 """TensorBoard's event file loader behind the peers' line protocol (README.md): the row about event files.
 
-The loader is imported when its row is asked for: that takes seconds, and most runs are about other rows.
+The loader is imported when its row is requested: the import takes seconds, and most runs do not include the
+row.
 """
 
 import glob
@@ -13,7 +14,7 @@ FOLDER = os.environ.get("THALWEG_BENCH_GRAPHS", ".")
 
 
 def read_events():
-    """Drains the file with the loader that all of TensorBoard's readers stand on; gathers the numbers."""
+    """Drains the file with the loader that all of TensorBoard's readers use; collects the scalars."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from tensorboard.backend.event_processing import event_file_loader
 
@@ -35,7 +36,7 @@ def read_events():
 
 
 def number(tensor):
-    """The one float of a tensor; the loader has made tensors of all numbers."""
+    """The float in a tensor; the loader converts all scalars to tensors."""
     return tensor.float_val[0] if tensor.float_val else struct.unpack("<f", tensor.tensor_content)[0]
 
 

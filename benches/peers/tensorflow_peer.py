@@ -1,7 +1,7 @@
 """TensorFlow's Python client behind the peers' line protocol (README.md): the rows that train models.
 
-A process keeps the threads it began with, so every row has a fresh one, which replaces this; rows of
-other peers cost no import.
+TensorFlow fixes a process's thread count at the start, so every row replaces this process by a new one; rows of
+other peers do not import TensorFlow.
 """
 
 import os

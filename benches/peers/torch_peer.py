@@ -1,4 +1,4 @@
-"""PyTorch behind the peers' line protocol (README.md): the rows that are about one kernel or train a model.
+"""PyTorch behind the peers' line protocol (README.md): the rows of one kernel each, and the training rows.
 
 Outputs go to tensors made in `prepare` wherever torch takes `out=`; shapes are those of
 tf_session.c.

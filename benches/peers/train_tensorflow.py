@@ -1,6 +1,6 @@
 """The training rows as TensorFlow's graphs.
 
-Inputs are variables, so that nothing is fed and nothing can be computed once for all steps.
+Inputs are variables, so that nothing is fed and constant folding cannot precompute a step.
 """
 
 import numpy
@@ -59,7 +59,7 @@ def lenet():
 
 
 def layer(name, rows):
-    """An LSTM written out along time, as TensorFlow's own cells are."""
+    """An LSTM unrolled over time, like TensorFlow's own cells."""
     kernel, bias = weights(name + "/kernel", 1024, 2048), biases(name + "/bias", 2048)
     c = h = tf.zeros([20, 512])
     results = []
@@ -82,7 +82,7 @@ ROWS = {"train/mlp": mlp, "train/lenet": lenet, "train/lstm": lstm}
 
 
 def prepare(name, threads):
-    """A step, warm, in a session as a program has it that sets nothing but its threads."""
+    """A step of a warmed-up session with default options except the thread count."""
     train = v1.train.GradientDescentOptimizer(0.01).minimize(ROWS[name]())
     config = v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
     session = v1.Session(config=config)

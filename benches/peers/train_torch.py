@@ -1,4 +1,4 @@
-"""The training rows on PyTorch: eager steps of gradient descent over tensors made before."""
+"""The training rows in PyTorch: eager steps of gradient descent over preallocated tensors."""
 
 import torch
 from torch import nn

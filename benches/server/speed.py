@@ -1,11 +1,11 @@
-"""How fast TensorFlow's own client is with a server of ours, beside TensorFlow's and one that does
-nothing: `cargo xtask bench server` builds what it needs and calls it.
+"""Speed of TensorFlow's client with our server, compared with TensorFlow's server and with one that computes
+nothing: `cargo xtask bench server` builds what is needed and runs this program.
 
     python benches/server/speed.py --server target/release/thalweg \\
         --null target/release/thalweg-null-server [--rounds N] [--json FILE] [--large]
 
-All servers are measured in turn in each round, in processes of their own; what counts is the median of
-the rounds' ratios. CPU time is the server's, as the system counts it.
+All servers are measured in turn in each round, each in its own process; the result is the median of the rounds'
+ratios. CPU time is the server's, as the kernel accounts it.
 """
 
 import argparse
@@ -29,7 +29,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(process):
-    """User and system time of a process so far."""
+    """User and system time of a process so far, in seconds."""
     fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
@@ -43,31 +43,31 @@ def varint(number):
 
 
 def field(number, content):
-    """A field of a message that holds bytes."""
+    """A length-delimited field of a message."""
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def step_answer(name, value):
-    """RunStepResponse with one tensor, as gRPC frames it."""
+    """A RunStepResponse with one tensor, in gRPC's framing."""
     proto = tf.make_tensor_proto(value).SerializeToString()
     message = field(1, field(1, name.encode()) + field(2, proto))
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
 class Row:
-    """Something to do with a session, and how often at a time."""
+    """A step to measure, and its number of repetitions."""
 
     def __init__(self, name, size, repeats):
         self.name, self.size, self.repeats = name, size, repeats
 
     def build(self):
-        """The graph's start, feeds and fetch, and what the step gives."""
+        """The initializer, feeds and fetch of the graph, and the expected result."""
         if self.name.startswith("feed"):
             x = v1.placeholder(tf.uint8, [None])
             value = np.arange(self.size // 4, dtype=np.uint32).view("B")
             return None, {x: value}, tf.size(x), np.int32(self.size)
         if self.name.startswith("fetch"):
-            # Kept on the server, so that nothing is computed.
+            # A variable on the server, so that the step computes nothing.
             v = v1.get_variable("kept", initializer=tf.zeros([self.size // 4], tf.float32),
                                 use_resource=True)
             return v.initializer, {}, v.read_value(), np.zeros(self.size // 4, "f")
@@ -75,7 +75,7 @@ class Row:
 
 
 class Peer:
-    """A session on one server, ready to repeat a row."""
+    """A session on one server that can repeat a row."""
 
     def __init__(self, name, row, command):
         self.name, self.row = name, row
@@ -94,7 +94,7 @@ class Peer:
         self.measure()
 
     def measure(self):
-        """Wall and CPU seconds of one repetition."""
+        """Wall and CPU seconds per repetition."""
         cpu, begin = cpu_seconds(self.process), time.perf_counter()
         for _ in range(self.row.repeats):
             got = self.session.run(self.fetch, self.feeds)
@@ -113,7 +113,7 @@ class Peer:
 
 
 def measure_row(row, commands, rounds):
-    """By server, wall and CPU seconds of each round."""
+    """Wall and CPU seconds of each round, by server."""
     peers = [Peer(name, row, command) for name, command in commands.items()]
     results = {peer.name: [] for peer in peers}
     for i in range(rounds):
@@ -126,20 +126,20 @@ def measure_row(row, commands, rounds):
 
 
 def median_ratio(results, other, part):
-    """Ours to another's, round by round."""
+    """Our value divided by another server's, round by round."""
     pairs = zip(results["ours"], results[other])
     return statistics.median(a[part] / max(b[part], 1e-9) for a, b in pairs)
 
 
 def describe(row, results):
-    """Prints what a row gave; returns it too."""
+    """Prints and returns the results of one row."""
     walls = {name: statistics.median(r[0] for r in rounds) for name, rounds in results.items()}
     shown = {name: f"{row.size / wall / 1e6:.0f} MB/s" if row.size else f"{wall * 1e6:.0f} us"
              for name, wall in walls.items()}
     line = {"row": row.name, **{f"{name}_seconds": wall for name, wall in walls.items()}}
     line["of_tensorflow_time"] = median_ratio(results, "tensorflow", 0)
     cpu = {name: sum(r[1] for r in rounds) for name, rounds in results.items()}
-    # Of all rounds: a tick of the system's clock is long beside a step.
+    # Over all rounds: the clock tick of CPU accounting is long compared with a step.
     line["of_tensorflow_cpu"] = cpu["ours"] / max(cpu["tensorflow"], 1e-9)
     line["of_null_rate"] = 1 / median_ratio(results, "null", 0)
     print(f"{row.name:14} {shown['ours']:>12} {shown['tensorflow']:>12} {shown['null']:>12} "

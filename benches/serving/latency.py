@@ -1,13 +1,13 @@
-"""What one caller waits for a model over gRPC, beside TensorFlow's session in a process of its own:
-`cargo xtask bench serving latency` builds what it needs and calls it.
+"""Latency of one caller of a model over gRPC, compared with a TensorFlow session in its own process: `cargo
+xtask bench serving latency` builds what is needed and runs this program.
 
     python benches/serving/latency.py --server target/release/thalweg --load target/release/thalweg-load \\
         [--rounds N] [--seconds S] [--threads N] [--batch N] [--json FILE]
 
-A Keras MLP and MobileNetV2 with random weights, one example or --batch of them, one call at a time. In each round
-the server, TensorFlow's session (the fastest way in: a callable made once) and the loaded signature are
-measured in turn for a short time, all with the same number of threads. The goal is what the session takes,
-5 % and 100 microseconds.
+The models are a Keras MLP and MobileNetV2 with random weights, with one example or --batch of them, one call at
+a time. In each round the server, TensorFlow's session (by its fastest API: a callable made once) and the loaded
+signature are measured in turn for a short time, all with the same number of threads. The goal is the session's
+latency plus 5 % plus 100 microseconds.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def request(model, name, example):
 
 
 def timed(call, seconds):
-    """Median and 99th percentile of calls one after the other, in microseconds."""
+    """Median and 99th percentile of sequential calls, in microseconds."""
     times = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:

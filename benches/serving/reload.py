@@ -1,13 +1,13 @@
-"""What callers notice of a large model that is replaced again and again:
-`cargo xtask bench serving reload` builds what it needs and calls it.
+"""Latency that callers see while a large model is replaced repeatedly: `cargo xtask bench serving reload`
+builds what is needed and runs this program.
 
     python benches/serving/reload.py --server target/release/thalweg --load target/release/thalweg-load \\
         [--rounds N] [--seconds S] [--every S] [--rate N] [--megabytes N] [--json FILE]
 
-A table of 500 MB is asked for rows at an even rate. Phases in which nothing changes and phases in which
-a new version comes every ten seconds take turns; each is measured by itself. A request that fails ends the
-program. Then the server's memory is compared with what it had before the first replacement; and what is
-left of the model once it is unloaded, with what there was before it was first loaded.
+A table of 500 MB is queried for rows at a constant rate. Phases without replacement alternate with phases in
+which a new version is loaded every ten seconds; each phase is measured by itself. A failed request ends the
+program. Then the server's memory is compared with its memory before the first replacement, and the memory after
+the model was unloaded with that before it was first loaded.
 """
 
 import argparse
@@ -67,7 +67,7 @@ class Models:
         assert answer.status.error_code == 0, answer
 
     def versions(self):
-        """The versions of the table that take requests, or still hold memory."""
+        """The versions of the table that serve requests or still hold memory."""
         asked = get_model_status_pb2.GetModelStatusRequest()
         asked.model_spec.name = "table"
         states = self.service.GetModelStatus(asked, timeout=60).model_version_status
@@ -81,7 +81,7 @@ class Models:
         assert self.versions() == [version], self.versions()
 
     def resident(self):
-        """Megabytes, once what was freed is given back."""
+        """Resident megabytes, after freed memory was returned to the system."""
         time.sleep(3)
         status = pathlib.Path(f"/proc/{self.server.process.pid}/status").read_text()
         line, = (line for line in status.splitlines() if line.startswith("VmRSS"))
@@ -89,7 +89,7 @@ class Models:
 
 
 class Replacing:
-    """Puts a new version beside the others every few seconds, and takes older ones away."""
+    """Adds a new version every few seconds, and removes old ones."""
 
     def __init__(self, folder, every, version):
         self.folder, self.every, self.version = pathlib.Path(folder), every, version

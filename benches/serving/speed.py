@@ -1,13 +1,13 @@
-"""How many requests a second of a core serves, beside a bare server that sends them back:
-`cargo xtask bench serving` builds what it needs and calls it.
+"""Requests per second of CPU time on our model server, compared with a server that echoes requests: `cargo
+xtask bench serving` builds what is needed and runs this program.
 
     python benches/serving/speed.py --server target/release/thalweg --load target/release/thalweg-load \\
         [--rounds N] [--seconds S] [--json FILE]
 
-Predict on half_plus_two over gRPC, with the calls in flight that many callers make. The generator of load is a
-process of its own. Both servers are measured in turn in each round; what counts is the requests for
-each second of CPU time that the server used, and the median of the rounds' ratios. Then calls come at
-half of the rate that was reached, and what they wait is measured.
+The calls are Predict on half_plus_two over gRPC, with many calls in flight. The load generator is a separate
+process. Both servers are measured in turn in each round; the result is the number of requests per second of CPU
+time that the server used, and the median of the rounds' ratios. Then calls are sent at half of the maximum
+rate, and their latency is measured.
 """
 
 import argparse
@@ -33,7 +33,7 @@ IN_FLIGHT = 32
 
 
 class Process:
-    """A server, ended with the block."""
+    """A server process that ends with the `with` block."""
 
     def __init__(self, name, *command):
         self.name = name
@@ -61,7 +61,7 @@ def request():
 
 
 def measured(args, server, message, in_flight, rate=None):
-    """What the load program says, with the CPU time that the server used."""
+    """The output of the load generator, with the CPU time that the server used."""
     before = server.cpu_seconds()
     command = [args.load, "call", server.address, METHOD, message, str(args.seconds), str(in_flight)]
     ended = subprocess.run(

@@ -2,7 +2,7 @@
 
     python client.py grpc://HOST:PORT WORKER
 
-A row is a graph with its state on `/job:ps/task:0` and its work on the worker; a run is one step.
+A row is a graph with its state on `/job:ps/task:0` and its computation on the worker; a run is one step.
 """
 
 import os
@@ -19,14 +19,14 @@ import tensorflow as tf
 v1 = tf.compat.v1
 v1.disable_v2_behavior()
 PS = "/job:ps/task:0"
-# Rows of a table that a sparse step reads and changes, and numbers in each.
+# Rows of the table that a sparse step reads and updates, and numbers per row.
 ROWS, COLUMNS = 32, 64
-# A model of layers that all lie on the parameter server: what a step pulls.
+# Layers of a model whose weights are all on the parameter server, which a step reads.
 LAYERS, UNITS = 8, 256
 
 
 def null_step(worker, _):
-    """The smallest step that trains: a worker adds to a number on the parameter server."""
+    """The smallest training step: a worker adds to a scalar on the parameter server."""
     with tf.device(PS):
         v = v1.get_variable("v", [], initializer=v1.zeros_initializer(), use_resource=False)
     with tf.device(worker):
@@ -35,9 +35,10 @@ def null_step(worker, _):
 
 
 def sparse_step(worker, megabytes):
-    """Some rows of a table: read, and changed by what the worker makes of them.
+    """Some rows of a table are read, and updated with the worker's result.
 
-    A table of zeros would have no memory until its rows are first touched; this one has."""
+    The table is initialized with nonzero values: the pages of a table of zeros would not be allocated until a
+    row is first written."""
     rows = megabytes * 1_000_000 // (4 * COLUMNS)
     with tf.device(PS):
         table = v1.get_variable("table", [rows, COLUMNS], initializer=v1.ones_initializer(), use_resource=False)
@@ -50,7 +51,7 @@ def sparse_step(worker, megabytes):
 
 
 def pull_step(worker, _):
-    """A model's forward pass on the worker, its weights on the parameter server."""
+    """A model's forward pass on the worker, with weights on the parameter server."""
     with tf.device(PS):
         weights = [v1.get_variable(f"w{i}", [UNITS, UNITS], use_resource=False) for i in range(LAYERS)]
     with tf.device(worker):
@@ -69,7 +70,7 @@ class Client:
         self.is_chief, self.session = worker == 0, None
 
     def prepare(self, row):
-        """A row is `NAME[/SIZE][/COPY]`; the chief has the variables made."""
+        """A row is `NAME[/SIZE][/COPY]`; the chief initializes the variables."""
         name, _, size = row.partition("/")
         if self.session:
             self.session.close()

@@ -1,10 +1,10 @@
-"""How many small steps a cluster of ours runs in a second, beside TensorFlow's: `cargo xtask bench steps`
-builds what it needs and calls it.
+"""Rate of small steps on our cluster, compared with TensorFlow's: `cargo xtask bench steps` builds what is
+needed and runs this program.
 
     python benches/steps/speed.py --server target/release/thalweg [--rounds N] [--only ROW] [--json FILE] [--large]
 
-Each cluster is one parameter server and two workers, all processes; each worker has a client, a process
-too. The clusters take turns in each round; what counts is the median of the rounds' ratios.
+Each cluster has one parameter server and two workers, each in its own process; each worker has a client
+process. The clusters take turns in each round; the result is the median of the rounds' ratios.
 """
 
 import argparse
@@ -21,12 +21,12 @@ sys.path.insert(0, str(HERE.parents[1] / "tests/cluster"))
 from cluster import Cluster, OURS, THEIRS
 
 TICKS = os.sysconf("SC_CLK_TCK")
-# Name, what the clients prepare, workers, steps of one batch.
+# Row, row name for the clients, number of workers, steps per batch.
 ROWS = [("null step, 1 worker", "null", 1, 300),
         ("null step, 2 workers", "null", 2, 300),
         ("weights of 8 layers", "pull", 1, 60),
         ("32 rows of 4 MB", "sparse/4", 1, 200)]
-# Four gigabytes are measured with our cluster alone, and only if asked for.
+# Four gigabytes are measured with our cluster only, on request.
 LARGE = ("32 rows of 4 GB", "sparse/4000", 1, 200)
 
 
@@ -43,7 +43,7 @@ class Peer:
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, count, text):
-        """Tells so many clients something, then gathers what they answer."""
+        """Sends `text` to `count` clients, then collects their answers."""
         for client in self.clients[:count]:
             client.stdin.write(text + "\n")
             client.stdin.flush()
@@ -51,7 +51,7 @@ class Peer:
 
     def prepare(self, row, workers):
         for client in range(workers):
-            # The first one makes the variables.
+            # The first client initializes the variables.
             self.clients[client].stdin.write(f"prepare {row}\n")
             self.clients[client].stdin.flush()
             answer = self.clients[client].stdout.readline()
@@ -59,7 +59,7 @@ class Peer:
                 sys.exit(f"{self.name} cannot prepare {row}: {answer}")
 
     def measure(self, workers, steps):
-        """Steps a second of all workers together, and CPU seconds of all tasks for one step."""
+        """Steps per second of all workers together, and CPU seconds of all tasks per step."""
         begin = self.cpu_seconds()
         rate = sum(steps / float(seconds) for seconds in self.ask(workers, f"run {steps}"))
         return rate, (self.cpu_seconds() - begin) / (steps * workers)
@@ -80,7 +80,7 @@ class Peer:
 
 
 def measure_row(row, peers, rounds):
-    """By peer, what each round gave."""
+    """Results of each round, by peer."""
     _, prepared, workers, steps = row
     for peer in peers:
         peer.prepare(prepared, workers)
@@ -96,7 +96,7 @@ def measure_row(row, peers, rounds):
 
 
 def describe(row, results):
-    """Prints what a row gave; returns it too."""
+    """Prints and returns the results of one row."""
     rates = {name: statistics.median(rate for rate, _ in rounds) for name, rounds in results.items()}
     line = {"row": row[0], **{f"{name}_steps_per_second": rate for name, rate in rates.items()}}
     text = f"{row[0]:22} {rates['ours']:12.0f}"

@@ -1,4 +1,5 @@
-"""What recorders of datasets share: play one to its end, or fetch what is made of some."""
+"""Functions that recorders of datasets share: iterate over a dataset, or fetch a result computed from
+datasets."""
 
 import recorder
 import tensorflow as tf
@@ -23,7 +24,7 @@ def handle(dataset):
 
 
 def drain(variant, output_types, output_shapes, steps):
-    """An iterator over a dataset's variant: its initializer, then so many draws."""
+    """An iterator over a dataset's variant: its initializer, then `steps` draws."""
     iterator = raw.IteratorV2(
         shared_name="", container="", output_types=output_types, output_shapes=output_shapes)
     init = raw.MakeIterator(dataset=variant, iterator=iterator)
@@ -41,7 +42,8 @@ def ops_of(graph):
 
 
 def play(op, build, steps=6, again=0):
-    """Draws `steps` elements of the dataset that `build` makes, and `again` more after a new start."""
+    """Draws `steps` elements of the dataset that `build` makes, and `again` more after initializing the
+    iterator again."""
     with tf.Graph().as_default() as graph:
         v1.set_random_seed(7)
         dataset = build()
@@ -57,7 +59,7 @@ def play(op, build, steps=6, again=0):
 
 
 def once(op, build):
-    """Fetches what `build` makes of datasets; a list is that many steps."""
+    """Fetches the result of `build`; a list of results is that many steps."""
     with tf.Graph().as_default() as graph:
         v1.set_random_seed(7)
         built = build()
@@ -72,7 +74,7 @@ def once(op, build):
 
 
 def some(op, build, count):
-    """As `play`, for datasets of which TensorFlow's own MakeIterator cannot tell how they were made."""
+    """As `play`, for datasets that TensorFlow's MakeIterator cannot serialize."""
     def each():
         variant, kinds = build()
         for i in range(count):
@@ -94,7 +96,7 @@ def hidden(value):
 
 
 def built(arguments):
-    """Arguments of which some must be made within the graph."""
+    """Arguments, with those that must be tensors created in the graph."""
     return {name: value() if callable(value) else value for name, value in arguments.items()}
 
 

@@ -3,9 +3,9 @@
     python3 -m venv venv && venv/bin/pip install tensorflow-cpu==2.21.0
     venv/bin/python testdata/golden/record.py
 
-They cover ops and gradients that the other files do not: an op that `thalweg ops` lists as had has at
-least one case, and so has every gradient function. One call of `case` is one case; `grad` says with
-respect to which inputs a gradient is recorded as well.
+They cover ops and gradients that the other files do not: each op that `thalweg ops` lists as implemented has at
+least one case, and so does every gradient function. One call of `case` records one case; `grad` names the
+inputs whose gradients are recorded as well.
 """
 
 import struct
@@ -279,7 +279,7 @@ def updates():
 
 
 def old_spellings():
-    """Ops that only graphs of an earlier version hold."""
+    """Ops that are valid only in graphs of an earlier version."""
     square = f64(2, 3, 3) + 3 * np.eye(3)
     definite = square @ np.transpose(square, (0, 2, 1))
     double = tf.float64
@@ -434,7 +434,7 @@ def more_sparse():
 
 
 def with_round_trip(*ops):
-    """Ragged rows into variants and back: variants themselves cannot be recorded."""
+    """Ragged tensors converted to variants and back, since variants cannot be recorded."""
     with tf.Graph().as_default() as graph:
         encoded = tf.raw_ops.RaggedTensorToVariant(
             rt_nested_splits=[tf.constant(i64([0, 2, 3]))], rt_dense_values=tf.constant(f32(3)),
@@ -484,7 +484,7 @@ def quantized():
 
 
 def bitmap():
-    """Two by two pixels, 24 bits each, rows padded to four bytes and upside down."""
+    """Two by two pixels, 24 bits each, rows bottom-up and padded to four bytes."""
     pixels = bytes(range(1, 7)) + b"\0\0" + bytes(range(7, 13)) + b"\0\0"
     header = struct.pack("<2sIHHI", b"BM", 54 + len(pixels), 0, 0, 54)
     info = struct.pack("<IiiHHIIiiII", 40, 2, 2, 1, 24, 0, len(pixels), 0, 0, 0, 0)

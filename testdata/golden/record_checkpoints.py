@@ -1,8 +1,8 @@
 """Records ops that save and restore checkpoints into checkpoints.jsonl.gz.
 
-Run it as record.py says; both share the recorder. Files lie in the folder golden_files, which whoever
-plays the cases provides: each case writes what it reads. What a case saves it reads back in every way
-there is, so the numbers recorded are those that survived the files.
+Run it as record.py says; both share the recorder. Files are in the folder golden_files, which the program that
+runs the cases provides: each case writes the files that it reads. What a case saves is restored in every way,
+so the recorded numbers are those read from the files.
 """
 
 import os
@@ -18,12 +18,13 @@ recorder.OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "checkpo
 raw = tf.raw_ops
 FOLDER = "golden_files"
 EXACT = (0, 0)
-# Integers by their bytes, in which quantized numbers can be fetched.
+# Quantized elements are fetched as integers of the same bytes.
 PLAIN = {1: tf.int8, 2: tf.int16, 4: tf.int32}
 
 
 def hidden(value):
-    """A value whose shape shows only when it is there, so that the kernel refuses it."""
+    """A value whose shape is unknown until the step runs, so that the kernel and not the shape function reports
+    an error."""
     return tf.compat.v1.placeholder_with_default(value, None)
 
 
@@ -32,7 +33,7 @@ def path(name):
 
 
 def play(op, steps):
-    """`steps` builds the graph and says what is run: each entry fetches tensors or runs an op."""
+    """`steps` builds the graph and returns its steps: each entry fetches tensors or runs an op."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     os.makedirs(FOLDER)
     with tf.Graph().as_default() as graph:
@@ -46,7 +47,7 @@ def play(op, steps):
 
 
 def save(prefix, tensors, slices=None):
-    """Saves named tensors; slices say which parts of what they are."""
+    """Saves named tensors; `slices` are their slice specifications."""
     slices = slices or [""] * len(tensors)
     return raw.SaveV2(prefix=path(prefix), tensor_names=list(tensors), shape_and_slices=slices,
                       tensors=[tf.convert_to_tensor(t) for t in tensors.values()])
@@ -84,7 +85,7 @@ def old_slice(pattern, name, dtype, slice_, **attrs):
 
 
 def written(name, saver):
-    """The bytes of files that TensorFlow writes in a folder of its own, as steps that write them again."""
+    """The bytes of files that TensorFlow writes to its own folder, as steps that write them again."""
     with tempfile.TemporaryDirectory() as folder:
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             session.run(saver(os.path.join(folder, name)))
@@ -99,7 +100,7 @@ def written(name, saver):
 
 
 def every_dtype():
-    """A small tensor of each dtype that files can hold."""
+    """A small tensor of each dtype that checkpoints support."""
     values = [1, 0, 1, 1, 0, 1]
     made = {}
     for dtype in [tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.int8, tf.int16, tf.int32, tf.int64,
@@ -274,13 +275,13 @@ def merging():
             save("t/1", {"w": bottom}, ["5 3 2,3:-"]), merge(["t/0", "t/1"], "m"), get("m", ""), get("m", "5 3 1,3:-"),
             get("m", "5 3 -:1,1"), get("m", "5 3 0,2:0,3"), get("m", "5 3 4,1:2,1"), get("m", "5 3 0,0:-"),
             restore("m", ["w", "k"], [tf.float32, tf.int32]), restore("m", ["w"], [tf.float64]),
-            # Two parts in one file, cut along the other axis.
+            # Two slices in one file, split along the other axis.
             save("c", {"x": tf.constant(f32(3, 2)), "y": tf.constant(f32(3, 3))}, ["3 5 -:0,2", "3 5 -:2,3"]),
             restore("c", ["x"], [tf.float32]), restore("c", ["x"], [tf.float32], ["3 5 -:0,2"]),
             raw.SaveV2(prefix=path("d"), tensor_names=["x", "x"], shape_and_slices=["3 5 -:0,2", "3 5 -:2,3"],
                        tensors=list(parts.values())),
             restore("d", ["x"], [tf.float32]), restore("d", ["x"], [tf.float32], ["3 5 1,1:1,3"]),
-            # The same part twice, the whole as a part.
+            # The same slice twice, and the whole tensor as a slice.
             raw.SaveV2(prefix=path("e"), tensor_names=["x", "x"], shape_and_slices=["3 5 -:0,2", "3 5 -:0,2"],
                        tensors=[parts["x"], parts["x"]]), restore("e", ["x"], [tf.float32]),
             raw.SaveV2(prefix=path("j"), tensor_names=["x"], shape_and_slices=["3 2 -:-"],

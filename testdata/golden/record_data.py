@@ -128,7 +128,7 @@ def nested():
             ("ParallelInterleaveDatasetV2", dict(num_parallel_calls=i64(cycle))),
             ("ParallelInterleaveDatasetV3", dict(num_parallel_calls=i64(1), deterministic="true")),
         ]:
-            # The first generation ends in an order that depends on its threads, unless turns are short.
+            # InterleaveDataset V1 ends in an order that depends on its threads, unless blocks are short.
             if block > 1 and "num_parallel_calls" not in more:
                 continue
             play(op, lambda: (getattr(raw, op)(

@@ -1,8 +1,7 @@
 """Records files, readers and summary writers into files.jsonl.gz.
 
-Run it as record.py says; both share the recorder. Files lie in the folder golden_files, which whoever
-plays the cases provides: each case writes what it reads. Steps run one after the other, so none may
-wait.
+Run it as record.py says; both share the recorder. Files are in the folder golden_files, which the program that
+runs the cases provides: each case writes the files that it reads. Steps run sequentially, so none may wait.
 """
 
 import gzip
@@ -23,7 +22,8 @@ EXACT = (0, 0)
 
 
 def hidden(value):
-    """A value whose shape shows only when it is there, so that the kernel refuses it."""
+    """A value whose shape is unknown until the step runs, so that the kernel and not the shape function reports
+    an error."""
     return tf.compat.v1.placeholder_with_default(value, None)
 
 
@@ -47,14 +47,14 @@ class Queue:
 
 
 def play(op, steps, kind="multi", is_old=False):
-    """`steps` builds the graph and says what is run: each entry fetches tensors or runs an op."""
+    """`steps` builds the graph and returns its steps: each entry fetches tensors or runs an op."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     os.makedirs(FOLDER)
     if os.environ.get("SHOW"):
         print(op, flush=True)
     with tf.Graph().as_default() as graph:
         if is_old:
-            # Readers with reference handles are refused in newer graphs.
+            # Readers with reference handles are invalid in newer graphs.
             tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(versions={"producer": 20}), name="")
         listed = []
         for step in steps():
@@ -132,7 +132,7 @@ class Reader:
         return getattr(raw, "Reader" + op + self.v2)(reader_handle=self.handle, **args)
 
     def work(self, *names):
-        """Reading from now on takes these files, and no more: the queue is closed."""
+        """Later reads take only these files: the queue is closed."""
         self.queue = Queue("FIFOQueue" + self.v2, [tf.string], [[]], capacity=20)
         return [self.queue.put_many([path(n) for n in names]), self.queue.close()]
 
@@ -156,7 +156,7 @@ class Reader:
 
 
 def reading(op, v2, files, more, **attrs):
-    """Reads files to their end in every way there is."""
+    """Reads files to their end with every read op."""
     def steps():
         r = Reader(op, v2, **attrs)
         made = [put(name, content) for name, content in files.items()]
@@ -179,7 +179,7 @@ def nothing(_):
 
 
 def restored(r):
-    """The state of one moment is that of a later one again."""
+    """The state of an earlier moment is restored later."""
     kept = tf.compat.v1.placeholder_with_default(b"\x08\x03\x10\x02\x18\x05\x22\x05thing", [])
     return [r.restore(kept), r.counts(), r.state(), r.restore(b"\x08\x02\x10\x02\x18\x02\x22\x00"), r.counts(),
             r.state(), r.reset()]
@@ -194,7 +194,7 @@ def text_lines(v2):
 
 
 def fixed_lengths():
-    """The kernel asks for an attr that the older op does not have, so that one never runs."""
+    """The kernel requires an attr that V1 of the op does not have, so V1 never runs."""
     v2 = "V2"
     files = {"a": b"Habcdef", "b": b"Hx", "c": b"", "d": b"Habcdefghijk"}
     for attrs in [dict(record_bytes=2), dict(record_bytes=3, header_bytes=1),
@@ -222,7 +222,7 @@ def whole(v2):
 
 
 def framed(records):
-    """A file of records, by TensorFlow."""
+    """The content of a TFRecord file written by TensorFlow."""
     with tempfile.TemporaryDirectory() as folder:
         name = os.path.join(folder, "r")
         with tf.io.TFRecordWriter(name) as writer:

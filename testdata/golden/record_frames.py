@@ -1,7 +1,7 @@
-"""Records branches and loops in TensorFlow 1's form (frames) into frames.jsonl.gz.
+"""Records branches and loops in TensorFlow 1's form (control flow ops) into frames.jsonl.gz.
 
 Run it as record.py says; both share the recorder. Everything is built by TensorFlow's own
-`while_loop`, `cond` and `case`, or node by node where they would not build it.
+`while_loop`, `cond` and `case`, or node by node where these would reject it.
 """
 
 import os
@@ -18,7 +18,7 @@ NEAR = (1e-5, 1e-6)
 
 
 def play(op, build, tol=NEAR):
-    """`build` makes the graph and returns its steps: tensors to fetch, or operations to run."""
+    """`build` builds the graph and returns its steps: tensors to fetch, or operations to run."""
     with tf.Graph().as_default() as graph:
         steps = []
         for step in build():
@@ -29,7 +29,7 @@ def play(op, build, tol=NEAR):
 
 
 def hidden(value):
-    """A value that nothing knows before it is there."""
+    """A value that is not a static constant."""
     return v1.placeholder_with_default(value, np.shape(value))
 
 

@@ -1,7 +1,7 @@
 """Records calls, branches and loops of functions: functions.jsonl.gz.
 
-Small graphs written by hand, run without lowering, for what each op does and refuses; and programs
-traced by TensorFlow's Python, with the gradients that TensorFlow builds for them."""
+Hand-written graphs, run without lowering, test results and errors of each op; programs traced by TensorFlow's
+Python are recorded with the gradients that TensorFlow builds for them."""
 
 import base64
 import gzip
@@ -22,7 +22,7 @@ v1 = tf.compat.v1
 
 
 def record(op, graph, fetches, tol=(1e-5, 1e-5), wrt=None):
-    """Runs the fetches one step each, or all in one where gradients belong together."""
+    """Runs each fetch in its own step, or all in one step if gradients are recorded."""
     steps = [list(fetches)] if wrt else [[f] for f in fetches]
     recorded = []
     with v1.Session(graph=graph, config=config()) as session:
@@ -140,7 +140,7 @@ def branches():
             vector = "tensor_shape { dim { size: %d } }" % size
             text(op, const("p", B, vector) + if_node(op, B, "double", "square"))
         true = const("p", B, SCALAR + " bool_val: true")
-        # What gives the wrong results is internal in TensorFlow, which blames itself: not recorded.
+        # Wrong results of functions are an internal error in TensorFlow: not recorded.
         for then_branch in ["two_args", "ints", "nowhere"]:
             text(op, true + if_node(op, B, then_branch, "square"))
         text(op, true + if_node(op, B, "square", "nowhere"))
@@ -204,7 +204,7 @@ random = np.random.RandomState(7)
 
 
 def program(op, build, tol=(1e-4, 1e-5)):
-    """`build` gives a loss and what to differentiate it by."""
+    """`build` returns a loss and the tensors to differentiate it by."""
     with tf.Graph().as_default() as graph:
         loss, xs = build()
         grads = tf.gradients(loss, xs, unconnected_gradients="zero")

@@ -1,7 +1,7 @@
 """Records datasets that read files, and the rarer transformations, into inputs.jsonl.gz.
 
-Run it as record.py says; all share the recorder. Files lie in the folder golden_files, which whoever
-plays the cases provides: each case writes what it reads.
+Run it as record.py says; all share the recorder. Files are in the folder golden_files, which the program that
+runs the cases provides: each case writes the files that it reads.
 """
 
 import gzip
@@ -29,11 +29,11 @@ def put(name, content):
 
 
 def with_files(op, files, build, steps=6, again=0, is_single=False, goes_on=False):
-    """Writes files, then draws from the dataset that `build` makes, and again after a new start.
+    """Writes files, then draws from the dataset that `build` makes, and again after initializing the iterator
+    again.
 
-    Where TensorFlow's own MakeIterator cannot tell how a dataset was made, elements are drawn one by
-    one (`is_single`). What comes after an error is left out unless it `goes_on`: TensorFlow tries the
-    same file for ever."""
+    Datasets that TensorFlow's MakeIterator cannot serialize are drawn element by element (`is_single`).
+    Elements after an error are not recorded unless `goes_on`: TensorFlow retries the same file forever."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     os.makedirs(FOLDER)
 
@@ -119,7 +119,7 @@ def caches():
         input_dataset=handle(numbers(3)), filename=path("x/kept"), cache=raw.DummyMemoryCache(), **INT), **INT), INT), 7)
     with_files("CacheDatasetV2", {}, lambda: (raw.CacheDatasetV2(
         input_dataset=handle(numbers(3)), filename=path("kept"), cache=raw.DummyMemoryCache(), **INT), INT), 4, 4)
-    # What fails is not kept, and the next element is.
+    # A failed element is not cached, the next one is.
     with_files("CacheDataset", {}, lambda: numbers(3).map(lambda x: tf.debugging.check_numerics(
         1.0 / tf.cast(x - 1, tf.float32), "bad")).cache(path("kept")), 4)
 
@@ -191,7 +191,7 @@ def rebatched():
                            (7, 3, [4, 0, 2]), (5, 5, [1, 1, 3]), (0, 3, [2]), (9, 4, [9]), (9, 4, [20])]:
         for drop in [False, True]:
             play("RebatchDatasetV2", lambda: v2(pairs(n, size), sizes, drop), 9)
-    # An empty list, and negative sizes, end TensorFlow's process.
+    # An empty list and negative sizes crash TensorFlow's process.
     for sizes in [[0], [[1]]]:
         play("RebatchDatasetV2", lambda: v2(pairs(4, 2), sizes, False), 3)
     play("RebatchDatasetV2", lambda: v2(D.from_tensor_slices((i64([1, 2]), ["a", "b"])), [2], False), 2)
@@ -351,7 +351,7 @@ def several_devices():
                 multi_device_iterator=it, shard_num=hidden(np.int32(shard)),
                 incarnation_id=known.read_value() if number is None else i64(number), **INT)
             order = [0, 1, 1, 0, 2, 2][:2 * shards] if shards > 1 else [0, 0]
-            # A shard that is not there, and drawing before the start, end TensorFlow's process.
+            # A shard out of range, and drawing before initialization, crash TensorFlow's process.
             return [start] + [get(s) for s in order] + [get(0, 77)] + [
                 get(s) for s in range(shards)] * 3 + [start, get(0), get(shards - 1)]
         return steps

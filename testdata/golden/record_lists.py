@@ -1,7 +1,7 @@
 """Records tensor lists, tensor arrays and stacks into lists.jsonl.gz.
 
-Run it as record.py says; both share the recorder. A case is a chain: each of its ops runs after the one
-before, and the last one's outputs are kept, or the error that the chain ends in.
+Run it as record.py says; both share the recorder. A case is a chain: each of its ops runs after the previous
+one, and the outputs of the last one, or the error of the chain, are recorded.
 """
 
 import os
@@ -20,7 +20,8 @@ DTYPES = [tf.float32, tf.float64, tf.half, tf.bfloat16, tf.int8, tf.int16, tf.in
 
 
 def hidden(value, dtype=None):
-    """A value whose shape shows only when it is there, so that the kernel refuses it."""
+    """A value whose shape is unknown until the step runs, so that the kernel and not the shape function reports
+    an error."""
     return tf.compat.v1.placeholder_with_default(tf.constant(value, dtype), None)
 
 
@@ -37,12 +38,12 @@ def flat(step):
     return [t for t in tf.nest.flatten(list(step) if isinstance(step, tuple) else step)]
 
 
-# Graphs later than this may not hold the generation of arrays that is being recorded.
+# Graphs of a later version may not contain the recorded version of the array ops.
 OLDEST = {"": 15, "V2": 25}
 
 
 def of_version(producer):
-    """Makes the graph, still empty, one of this version."""
+    """Sets the version of the empty graph."""
     definition = tf.compat.v1.GraphDef()
     definition.versions.producer = producer
     definition.node.add(name="old", op="NoOp")
@@ -50,7 +51,7 @@ def of_version(producer):
 
 
 def case(op, build, kind="value", tol=(0, 0), producer=None):
-    """`build` yields what runs one after the other."""
+    """`build` yields the ops in the order of execution."""
     with tf.Graph().as_default() as graph:
         if producer:
             of_version(producer)
@@ -72,7 +73,7 @@ def case(op, build, kind="value", tol=(0, 0), producer=None):
 
 
 def one(op, build, **options):
-    """A case without an order of its own: `build` gives what is fetched."""
+    """A case without control edges: `build` returns the fetches."""
     def steps():
         yield build()
 
@@ -175,7 +176,7 @@ def pair():
 
 
 def some(*items):
-    """A list of these elements, of which some are not set."""
+    """A list of these elements, some of which are uninitialized."""
     made = reserve(len(items))
     for i, item in enumerate(items):
         if item is not None:
@@ -343,7 +344,7 @@ def hidden_handle(handle):
 
 
 def grad(op, build, *shapes):
-    """The gradient of what `build` makes of random tensors of these shapes."""
+    """The gradient of the result of `build` for random tensors of these shapes."""
     with tf.Graph().as_default() as graph:
         xs = [tf.constant(f32(*shape), name=f"in{i}") for i, shape in enumerate(shapes)]
         y = tf.identity(build(*xs), name="op")
@@ -377,7 +378,7 @@ def list_gradients():
     grad("TensorListStack", lambda a, b: stack(raw.AddN(inputs=[whole(a, [2]), whole(b, [2])])), (3, 2), (3, 2))
 
 
-# Arrays, in three generations.
+# TensorArray ops, in three versions.
 
 
 class Array:
@@ -435,7 +436,7 @@ def arrays(generation):
         case(name, steps, producer=OLDEST.get(generation))
 
     def chain(op, *calls, **options):
-        """Each call is on the array; the last one's result is kept."""
+        """Calls on the array in order; the result of the last one is recorded."""
         def body(array):
             for call in calls:
                 yield call(array)
@@ -588,7 +589,7 @@ def array_gradients():
     grad("TensorArraySplitV3", lambda a: array(2, infer_shape=False).split(a, [2, 1]).concat(), (3, 2))
 
 
-# Stacks, in two generations.
+# Stack ops, in two versions.
 
 
 def stacks(generation):

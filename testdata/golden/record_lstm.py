@@ -15,7 +15,7 @@ CLOSE = (1e-4, 1e-5)
 
 
 def play(op, gradient, peephole, length=None, **attrs):
-    """One layer over five steps, forward and backward, from the same numbers."""
+    """One layer over five steps, forward and backward, with the same inputs."""
     time, batch, inputs, cells = 5, 3, 4, 6
     with tf.Graph().as_default() as graph:
         given = {
@@ -45,7 +45,7 @@ def refused(op, **wrong):
             "cs_prev": tf.zeros([3, 5]), "h_prev": tf.zeros([3, 5]), "w": tf.zeros([9, 20]),
             "wci": tf.zeros([5]), "wcf": tf.zeros([5]), "wco": tf.zeros([5]), "b": tf.zeros([20]),
         }
-        # The shape is hidden, so that the kernel is what refuses it.
+        # The shape is unknown at graph construction, so that the kernel reports the error.
         hidden = {
             name: tf.compat.v1.placeholder_with_default(tf.zeros(shape), None)
             for name, shape in wrong.items()

@@ -1,8 +1,8 @@
-"""Records graphs in the spelling of TensorFlow 1.x into old.jsonl.gz: loops and branches of frames, arrays
-and stacks behind references, variables that are references, ops that later versions renamed.
+"""Records graphs of TensorFlow 1.x programs into old.jsonl.gz: control flow ops, arrays and stacks behind
+references, reference variables, ops that later versions renamed.
 
-Run it as record.py says; both share the recorder. Each graph has the version of its time, so that it may
-hold ops that were removed later.
+Run it as record.py says; both share the recorder. Each graph has the producer version of its time, so that it
+may contain ops that were removed later.
 """
 
 import os
@@ -21,7 +21,7 @@ v1.disable_resource_variables()
 
 
 def play(op, build, producer=20):
-    """`build` makes the graph and lists steps: tensors to fetch, or operations to run."""
+    """`build` builds the graph and lists steps: tensors to fetch, or operations to run."""
     with tf.Graph().as_default() as graph:
         definition = v1.GraphDef()
         definition.versions.producer = producer
@@ -37,14 +37,14 @@ def play(op, build, producer=20):
 
 
 def variable(value, name=None):
-    """A reference variable of the first generation, and the op that begins it."""
+    """A `Variable` (V1), and the op that initializes it."""
     value = np.asarray(value)
     made = raw.Variable(shape=value.shape, dtype=value.dtype, shared_name=name or "", name=name)
     return made, raw.Assign(ref=made, value=tf.constant(value)).op
 
 
 def shaped(tensor, *shape):
-    """Tells the shape of what an op without a shape function gave."""
+    """Sets the shape of the output of an op without a shape function."""
     tensor.set_shape(shape)
     return tensor
 

@@ -1,6 +1,6 @@
 """Records queues, staging areas and barriers into queues.jsonl.gz.
 
-Run it as record.py says; both share the recorder. Steps run one after the other, so none may wait.
+Run it as record.py says; both share the recorder. Steps run sequentially, so none may wait.
 """
 
 import os
@@ -18,7 +18,8 @@ DTYPES = [tf.float32, tf.float64, tf.half, tf.bfloat16, tf.int8, tf.int16, tf.in
 
 
 def hidden(value):
-    """A value whose shape shows only when it is there, so that the kernel refuses it."""
+    """A value whose shape is unknown until the step runs, so that the kernel and not the shape function reports
+    an error."""
     return tf.compat.v1.placeholder_with_default(value, None)
 
 
@@ -32,7 +33,7 @@ def values(dtype, *shape):
 
 
 def play(op, steps, kind="multi"):
-    """`steps` builds the graph and says what is run: each entry fetches tensors or runs an op."""
+    """`steps` builds the graph and returns its steps: each entry fetches tensors or runs an op."""
     with tf.Graph().as_default() as graph:
         listed = []
         for step in steps():

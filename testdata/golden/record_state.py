@@ -63,12 +63,13 @@ def constant(value, dtype):
 
 
 def hidden(value):
-    """A value whose shape shows only when it is there, so that the kernel refuses it."""
+    """A value whose shape is unknown until the step runs, so that the kernel and not the shape function reports
+    an error."""
     return tf.compat.v1.placeholder_with_default(value, None)
 
 
 def table(op, key, value, width=None, **more):
-    """A table and the suffix of the ops that its handle goes to."""
+    """A table and the version suffix of the ops that take its handle."""
     attrs = {"value_dtype": value}
     if "Dense" in op:
         empty, deleted = SPECIAL[key]
@@ -98,7 +99,7 @@ def missing(value, width):
 
 
 def steps_of_table(op, key, value, width=None):
-    """Inserts or imports, finds, removes, all in steps of one session."""
+    """Inserts or imports, looks up, and removes entries in steps of one session."""
     is_static = op.startswith("HashTable")
     with tf.Graph().as_default() as graph:
         handle, suffix = table(op, key, value, width)
@@ -151,7 +152,7 @@ for key, values in DENSE.items():
 
 
 def anonymous(op, width=None):
-    """A table without a name lives as long as its step."""
+    """An anonymous table lives as long as its step."""
     with tf.Graph().as_default() as graph:
         handle, suffix = table(op, INT64, FLOAT, width)
         keys, values = constant(KEYS[INT64][:3], INT64), constant(rows(FLOAT, width, 3), FLOAT)
@@ -173,7 +174,7 @@ anonymous("AnonymousMutableDenseHashTable")
 
 
 def wrong(op, target, keys, values, **named):
-    """One call that a table refuses."""
+    """One call that fails."""
     with tf.Graph().as_default() as graph:
         handle, suffix = table(op, INT64, FLOAT, **named)
         call = getattr(raw, target + suffix)
@@ -220,7 +221,7 @@ uninitialized_export()
 
 
 def buckets(keys, initial, key=INT64):
-    """How a dense table fills, grows and loses entries; exports show the buckets."""
+    """Insertions, growth and removals of a dense table; exports show the buckets."""
     with tf.Graph().as_default() as graph:
         value = INT32 if key == INT32 else INT64
         handle, _ = table("MutableDenseHashTableV2", key, value, initial_num_buckets=initial)
@@ -363,10 +364,10 @@ sparse_accumulator(FLOAT, "MEAN", [5, 2], bad + [([0, 4], a, None), ([4], [[1.0]
 
 
 def generator(op, state=(1, 2, 3), algorithm=1, shape=(5,), times=2, **named):
-    """Draws from a variable, then looks at it."""
+    """Draws from a variable, then reads it."""
     with tf.Graph().as_default() as graph:
         handle = raw.VarHandleOp(dtype=INT64, shape=[None], shared_name="state")
-        # A sum: TensorFlow's binomial forgets to move on a variable that shares a constant's memory.
+        # Computed by a sum: TensorFlow's binomial does not advance a variable that shares a constant's memory.
         init = raw.AssignVariableOp(resource=handle, value=raw.AddV2(x=i64(state), y=i64(0)))
         read = raw.ReadVariableOp(resource=handle, dtype=INT64)
         named = {**named, "resource": handle}
@@ -375,7 +376,7 @@ def generator(op, state=(1, 2, 3), algorithm=1, shape=(5,), times=2, **named):
         else:
             named["algorithm"] = np.int64(algorithm)
         if not op.startswith("Rng"):
-            # TensorFlow ends its process on a binomial's shape of 64 bits.
+            # An int64 shape of a binomial crashes TensorFlow's process.
             named["shape"] = i32(shape) if op == "StatefulRandomBinomial" else i64(shape)
         drawn = getattr(raw, op)(**named)
         steps = [([], [init])]
@@ -418,7 +419,7 @@ generator("StatefulUniform", state=(1, 2, 3, 4, 5))
 
 
 def generator_of_old():
-    """The first generation, whose variable says the algorithm too."""
+    """V1 ops, whose variable also contains the algorithm."""
     with tf.Graph().as_default() as graph:
         handle = raw.VarHandleOp(dtype=INT64, shape=[None], shared_name="state", name="state")
         raw.AssignVariableOp(resource=handle, value=i64([1, 1, 2, 3]), name="init")

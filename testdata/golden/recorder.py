@@ -1,4 +1,4 @@
-"""How record.py records: builds a graph around one op, runs it in TensorFlow, keeps the answer."""
+"""The recorder of record.py: builds a graph around one op, runs it in TensorFlow, and records the results."""
 
 import base64
 import gzip
@@ -64,7 +64,7 @@ def number(op):
 
 
 def record(op, kind, graph, steps, tol, wrt=None):
-    """Runs the steps in one session and keeps what they gave. A step is (fetches, targets)."""
+    """Runs the steps in one session and records their results. A step is (fetches, targets)."""
     recorded = []
     with tf.compat.v1.Session(graph=graph, config=config()) as session:
         for fetches, targets in steps:
@@ -95,7 +95,7 @@ def record(op, kind, graph, steps, tol, wrt=None):
 
 
 def inputs_of(arguments):
-    """Constants for arrays and lists of arrays, named as the other files name them."""
+    """Constants for arrays and lists of arrays, named as in the other files."""
     made = {}
     for i, (name, value) in enumerate(arguments.items()):
         if isinstance(value, np.ndarray) or isinstance(value, np.generic):
@@ -108,10 +108,10 @@ def inputs_of(arguments):
 
 
 def case(op, grad=(), tol=(1e-4, 1e-4), kind="value", fetch=None, arguments=None, is_slope=True, **named):
-    """One case of an op by its raw name; `fetch` picks outputs, by default all.
+    """One case of an op by its raw name; `fetch` selects outputs, by default all.
 
-    The op's own arguments are named, or all in `arguments` where a name is taken. A gradient that
-    is not the slope, by TensorFlow's own rule, is not `is_slope`."""
+    The op's arguments are passed by name, or all in `arguments` if a name is a keyword. `is_slope` is false for
+    gradients that TensorFlow defines differently from the derivative."""
     arguments = arguments or named
     with tf.Graph().as_default() as graph:
         built = getattr(tf.raw_ops, op)(name="op", **inputs_of(arguments))
@@ -141,7 +141,7 @@ def case(op, grad=(), tol=(1e-4, 1e-4), kind="value", fetch=None, arguments=None
 
 
 def old(op, producer, tensors, attrs, dtype):
-    """A case of an op that only graphs of this version and older may hold."""
+    """A case of an op that is valid only in graphs up to this version."""
     definition = tf.compat.v1.GraphDef()
     definition.versions.producer = producer
     for i, value in enumerate(tensors.values()):
@@ -174,7 +174,7 @@ def old(op, producer, tensors, attrs, dtype):
         record(op, "value", graph, [(list(node.outputs), [])], (1e-4, 1e-4))
 
 
-# Ops of which only the first outputs are differentiated.
+# Ops of which only the first outputs are differentiable.
 FIRST_OUTPUT = {
     "FusedBatchNorm": 1,
     "FusedBatchNormV2": 1,
@@ -200,7 +200,7 @@ def smooth_outputs(op, outputs, shapes):
 
 
 def training(op, state, **arguments):
-    """An update of reference variables, and of resource variables if the op is a Resource one."""
+    """An update of reference variables, or of resource variables for Resource ops."""
     is_resource = op.startswith("Resource")
     with tf.Graph().as_default() as graph:
         made, inits, reads = {}, [], []

@@ -1,4 +1,4 @@
-"""Models of Keras, small ones and those of the papers, and what it takes to compare their results."""
+"""Small Keras models and published architectures, with example inputs and comparison of results."""
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +13,7 @@ def sequences(steps, width):
 
 
 def recurrent(layer):
-    """One layer over a sequence that hands on what it has at every step, another over that."""
+    """A layer that returns its whole output sequence, followed by a second layer over it."""
     def build(steps=7, width=5, units=6):
         x = sequences(steps, width)
         whole = layer(units, return_sequences=True)(x)
@@ -29,7 +29,7 @@ def bidirectional(steps=6, width=5, units=4):
 
 
 def masked(steps=6, words=11, units=4):
-    """Words of which some are padding: the loop steps over them."""
+    """Sequences of words with padding, which the loop skips."""
     x = keras.Input((steps,), batch_size=2, dtype="int32")
     y = layers.Embedding(words, 5, mask_zero=True)(x)
     return keras.Model(x, layers.Dense(2)(layers.LSTM(units)(y)))
@@ -69,7 +69,7 @@ def resnet(size=32, filters=(8, 8, 16, 16)):
 
 
 def densenet(size=32, growth=8, blocks=(2, 2, 2)):
-    """DenseNet's blocks and what lies between them."""
+    """DenseNet's dense blocks and transition blocks."""
     x = convolved(size)
     y = layers.Conv2D(16, 3, strides=2, padding="same", use_bias=False)(x)
     for i, depth in enumerate(blocks):
@@ -83,7 +83,7 @@ def densenet(size=32, growth=8, blocks=(2, 2, 2)):
 
 
 def inception(size=24):
-    """InceptionV3's kinds of branches: factored kernels, pools, joins."""
+    """InceptionV3's kinds of branches: factorized kernels, pooling, concatenation."""
     x = convolved(size)
     conv = lambda y, n, *kernel, **options: layers.ReLU()(
         layers.BatchNormalization(scale=False)(layers.Conv2D(n, kernel, use_bias=False, **options)(y)))
@@ -102,7 +102,7 @@ def mobilenet(size=32):
 
 
 def efficientnet(size=32):
-    """EfficientNet's block: expanded, by channel, squeezed, projected."""
+    """EfficientNet's block: expansion, depthwise convolution, squeeze-and-excitation, projection."""
     x = convolved(size)
     y = layers.Rescaling(1.0 / 255.0)(x)
     y = layers.Activation("swish")(layers.BatchNormalization()(layers.Conv2D(8, 3, strides=2, padding="same")(y)))
@@ -149,7 +149,7 @@ PUBLISHED = {
 
 
 def example(model, random):
-    """An input of the model's shape; of words, some are padding."""
+    """An input of the model's shape; some words are padding."""
     spec = model.inputs[0]
     shape = [1 if d is None else d for d in spec.shape]
     if spec.dtype == "int32":

@@ -1,11 +1,11 @@
-"""Builds models with TensorFlow's Keras and holds `thalweg run` to what TensorFlow computes with them.
+"""Builds models with TensorFlow's Keras and compares `thalweg run` with TensorFlow's results.
 
     python tests/models/run.py --thalweg target/debug/thalweg            # small models
     python tests/models/run.py --thalweg target/release/thalweg --all    # and those of the papers
     python tests/models/run.py --thalweg ... --folder F --only lstm      # one, its files kept in F
 
-Every model is written as two GraphDefs, each with its function library. In the frozen one the weights
-are constants. The other holds variables and an `init` that draws them from seeds, which both sides run.
+Every model is written as two GraphDefs, each with its function library. In the frozen one the weights are
+constants. The other has variables and an `init` op with seeded random values, which both sides run.
 """
 
 import argparse
@@ -36,7 +36,8 @@ def traced(model, x):
 
 
 def write_frozen(model, x, path):
-    """The model with its weights as constants; the names of its input and output, its answer."""
+    """The model with its weights as constants; returns the names of its input and output, and TensorFlow's
+    result."""
     function = convert_variables_to_constants_v2(traced(model, x), lower_control_flow=False)
     path.write_bytes(function.graph.as_graph_def().SerializeToString())
     expected = model(x, training=False).numpy()
@@ -44,8 +45,8 @@ def write_frozen(model, x, path):
 
 
 def initial(value, seed):
-    """What `init` gives a variable instead of `value`: drawn numbers of the size that training begins
-    with, or the value itself if it is small."""
+    """The initial value in `init` of a variable: random numbers at the scale of a fresh model, or `value`
+    itself if it is small."""
     if value.ndim < 2 or value.dtype.kind != "f":
         return tf.constant(value)
     bound = float(np.sqrt(3.0 / max(1, np.prod(value.shape[:-1]))))
@@ -53,7 +54,7 @@ def initial(value, seed):
 
 
 def write_unfrozen(model, x, path):
-    """The model with variables and the `init` of them; names and answer as above."""
+    """The model with variables and an `init` op; returns names and result as above."""
     function = traced(model, x)
     definition = function.graph.as_graph_def()
     weights = {id(v.handle): v.numpy() for v in function.variables}
@@ -83,7 +84,7 @@ def write_unfrozen(model, x, path):
 
 
 def run(thalweg, graph, fed, fetched, x, inits, folder):
-    """What `thalweg run` computes, and how long it took."""
+    """The result of `thalweg run`, and its duration."""
     given, got = folder / "x.npy", folder / "got.npy"
     np.save(given, x)
     command = [thalweg, "run", graph, "--feed", f"{fed}=@{given}", "--save", f"{fetched}={got}"]
@@ -97,7 +98,7 @@ def run(thalweg, graph, fed, fetched, x, inits, folder):
 
 
 def check(name, build, thalweg, folder):
-    """Runs one model in both forms; what is wrong, if anything."""
+    """Runs one model in both forms; returns the differences, if any."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(20261115)
     model = build()

@@ -1,4 +1,4 @@
-"""SavedModels both ways: TensorFlow's run by `thalweg run`, ours loaded and run by TensorFlow.
+"""SavedModels in both directions: TensorFlow's run by `thalweg run`, ours loaded and run by TensorFlow.
 
     python tests/models/saved_models.py --thalweg target/debug/thalweg --export target/debug/examples/export
     python tests/models/saved_models.py --thalweg ... --all               # and the models of the papers
@@ -29,7 +29,7 @@ SECONDS_MAX = 600
 
 
 class Wrong(Exception):
-    """What is not as it should be."""
+    """A failed check."""
 
 
 def run(thalweg, folder, *args):
@@ -39,7 +39,7 @@ def run(thalweg, folder, *args):
 
 
 def outputs(thalweg, folder, inputs, names, *args):
-    """What a signature gives, by name; inputs and outputs go through files."""
+    """The outputs of a signature, by name; inputs and outputs are passed in files."""
     with tempfile.TemporaryDirectory() as files:
         options = []
         for i, (name, value) in enumerate(inputs.items()):
@@ -71,7 +71,7 @@ def same(got, expected):
 
 
 def holds(thalweg, folder, inputs, signature="serving_default", *args):
-    """A signature gives here what it gives in TensorFlow."""
+    """Asserts that a signature has the same outputs here as in TensorFlow."""
     loaded = tf.saved_model.load(str(folder), tags=list(args[1::2]) or None)
     wanted = loaded.signatures[signature](**{n: tf.constant(v) for n, v in inputs.items()})
     wanted = {name: value.numpy() for name, value in wanted.items()}
@@ -107,7 +107,7 @@ def export(model, folder):
 
 
 def save(model, folder):
-    """With a signature that leaves the size of the batch open."""
+    """Saves with a signature of unknown batch size."""
     spec = [tf.TensorSpec([None, *t.shape[1:]], t.dtype, "x") for t in model.inputs]
     serve = tf.function(lambda x: {"y": model(x, training=False)}, input_signature=spec)
     tf.saved_model.save(model, folder, signatures=serve.get_concrete_function())
@@ -128,7 +128,7 @@ def any_batch(thalweg, folder):
 
 
 class Words(tf.Module):
-    """Variables of one name, a table from a file, a captured constant, functions without signatures."""
+    """Variables of equal names, a table from a file, a captured constant, functions without signatures."""
 
     def __init__(self, vocabulary):
         super().__init__()
@@ -173,7 +173,7 @@ def module(thalweg, folder):
     holds(thalweg, folder, {"words": np.array(["two", "none", ""])}, "look")
     got = outputs(thalweg, folder, {}, ["text"], "--signature", "lines")
     same(got, {"text": np.array(b"one\ntwo\nthree\n")})
-    # Functions that no signature names, by path and by name.
+    # Functions without a signature, by path and by name.
     same(outputs(thalweg, folder, {"x": x}, ["y", "z"], "--signature", "serve"), model.serve(x))
     first, second = model.scaled(np.array([1.0, 2.0], np.float32))
     got = outputs(thalweg, folder, {"x": np.array([1.0, 2.0], np.float32)}, ["output_0", "output_1.more"],
@@ -226,7 +226,7 @@ def simple(thalweg, folder):
 
 
 def builder(thalweg, folder):
-    """Assets, tables, partitioned and reference variables, two signatures, two sets of tags."""
+    """Assets, tables, partitioned and reference variables, two signatures, two tag sets."""
     vocabulary = folder.parent / "words.txt"
     vocabulary.write_text("a\nb\nc\n")
     predict = v1.saved_model.predict_signature_def
@@ -266,7 +266,7 @@ def builder(thalweg, folder):
 
 
 def legacy(thalweg, folder):
-    """The initializer in the collection of the first SavedModels."""
+    """The initializer in the collection `legacy_init_op`."""
     with tf.Graph().as_default(), v1.Session() as session:
         keys = v1.placeholder(tf.string, [None], name="keys")
         pairs = tf.lookup.KeyValueTensorInitializer(["k"], [5], tf.string, tf.int64)
@@ -285,7 +285,8 @@ def legacy(thalweg, folder):
 
 
 def ours(thalweg, folder, program):
-    """What examples/export.rs writes runs in TensorFlow by both loaders, and its checkpoint restores."""
+    """The output of examples/export.rs runs in TensorFlow with both loaders, and its checkpoint can be
+    restored."""
     done = subprocess.run([program, folder], capture_output=True, text=True, timeout=SECONDS_MAX)
     if done.returncode != 0:
         raise Wrong(done.stdout + done.stderr)
@@ -308,7 +309,7 @@ def ours(thalweg, folder, program):
         signature = meta.signature_def["lookup"]
         ids = session.run(signature.outputs["ids"].name, {signature.inputs["words"].name: ["steady"]})
         same({"ids": ids}, {"ids": np.array([1])})
-        # Training goes on where it stopped: the initializers are those of the graph.
+        # Training continues from the checkpoint: the initializers are those of the graph.
         if len(v1.global_variables()) != 2:
             raise Wrong(f"variables {v1.global_variables()}")
     w, b = tf.Variable(tf.zeros([2, 1])), tf.Variable(tf.zeros([1]))
@@ -330,7 +331,7 @@ def all_cases(args):
         cases["ours"] = lambda thalweg, folder: ours(thalweg, folder, args.export)
     models = {**keras_models.SMALL, **(keras_models.PUBLISHED if args.all else {})}
     for i, (name, build) in enumerate(models.items()):
-        # Both ways of writing, in turn.
+        # Both formats, alternating.
         for how, write in [("export", export), ("save", save)]:
             if name in keras_models.PUBLISHED or (how == "export") == (i % 2 == 0):
                 cases[f"{name}_{how}"] = keras_case(build, write)

@@ -1,4 +1,5 @@
-"""What a training writes, read by TensorFlow and TensorBoard: a checkpoint of variables in parts, summaries.
+"""Output of a training run, read by TensorFlow and TensorBoard: a checkpoint of partitioned variables, and
+summaries.
 
     python tests/models/trained.py --sharded target/debug/examples/sharded
 """
@@ -19,7 +20,7 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import EventA
 v1 = tf.compat.v1
 SECONDS_MAX = 120
 MODEL = {"dense/kernel": [784, 64], "dense/bias": [64], "dense_1/kernel": [64, 10], "dense_1/bias": [10]}
-# Tags, and the plugin that shows each.
+# Tags, and the plugin of each.
 SHOWN = {
     "hidden": "histograms", "accuracy of a batch": "scalars", "digits/image/0": "images",
     "digits/image/2": "images", "read as": "text", "loss": "scalars",
@@ -32,7 +33,7 @@ def check(is_right, what):
 
 
 def names(prefix):
-    """TensorFlow sees the model's variables, their slots and what a run goes on with, and nothing else."""
+    """TensorFlow finds the model's variables, their slots and the state of the run, and nothing else."""
     shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
     wanted = dict(MODEL)
     for name, shape in MODEL.items():
@@ -42,7 +43,7 @@ def names(prefix):
 
 
 def restored(prefix, partitioner):
-    """The variables as TensorFlow's own saver restores them, whole or in parts of its own."""
+    """The variables as TensorFlow's saver restores them, whole or with another partitioner."""
     with tf.Graph().as_default(), v1.Session() as session:
         with v1.variable_scope("", partitioner=partitioner, use_resource=True):
             variables = {name: v1.get_variable(name, shape) for name, shape in MODEL.items()}

@@ -1,7 +1,7 @@
-//! Rows about input: pipelines over a file of examples, and an event file read for its numbers.
+//! Input rows: pipelines over a file of examples, and reading an event file.
 //!
-//! TensorFlow wrote the graphs (`benches/graphs/make_input.py`); the files that they read are made
-//! here, always the same, in the folder that peers share.
+//! TensorFlow wrote the graphs (`benches/graphs/make_input.py`); the files that they read are
+//! generated here with fixed content, in the folder that peers share.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,14 +27,14 @@ const GRAPHS: &[(&str, &[u8])] = &[
     ("input/mnist_pipeline", include_bytes!("../../graphs/input_mnist_pipeline.pb")),
 ];
 
-/// Examples in the file: each a string of [`IMAGE_BYTES`] and a number.
+/// Examples in the file: each has a string of [`IMAGE_BYTES`] and a number.
 pub(crate) const EXAMPLES: usize = 30_000;
 const IMAGE_BYTES: usize = 784;
-/// Events in the event file, each with one number, by turns under these tags.
+/// Events in the event file, each with one scalar; the tags alternate.
 const EVENTS: i64 = 50_000;
 const TAGS: &[&str] = &["loss", "accuracy", "learning_rate", "gradients/norm"];
 
-/// The graph of a row over a file of examples, which is made; `None` if it is no such row.
+/// The graph of a row over a file of examples, which is generated; `None` for other rows.
 pub(crate) fn graph(row: &str) -> Option<Result<pb::GraphDef>> {
     let (_, file) = GRAPHS.iter().find(|(name, _)| *name == row)?;
     Some(examples().and_then(|path| {
@@ -56,7 +56,7 @@ fn shared_file(name: &str) -> Result<String> {
     path.into_os_string().into_string().map_err(|p| err!(InvalidArgument, "{p:?} is not UTF-8"))
 }
 
-/// Numbers without a pattern that a compressor or a branch predictor could find.
+/// Pseudo-random numbers, which neither a compressor nor a branch predictor can exploit.
 fn scramble(i: usize) -> u32 {
     let mixed = (i as u32).wrapping_mul(2_654_435_761);
     (mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca6b)
@@ -82,13 +82,13 @@ fn examples() -> Result<String> {
     Ok(path)
 }
 
-/// An event file and what reads it.
+/// An event file and its reader.
 pub(crate) struct Events {
     path: String,
 }
 
 impl Events {
-    /// Writes the file, if `row` is about it, and reads it once.
+    /// Writes the file, if `row` is the event file row, and reads it once.
     pub(crate) fn new(row: &str) -> Option<Result<Events>> {
         (row == "events/read").then(|| {
             let events = Events { path: event_file()? };
@@ -107,7 +107,7 @@ impl Events {
         (0..runs).try_for_each(|_| self.read().map(drop))
     }
 
-    /// Gathers the numbers under each tag; returns how many there are.
+    /// Collects the scalars of each tag; returns their number.
     fn read(&self) -> Result<usize> {
         let storage = LocalStorage::default();
         let mut reader = EventReader::open(&storage, &self.path, ReadOptions::default())?;
@@ -124,8 +124,8 @@ impl Events {
     }
 }
 
-/// Writes an event file, its numbers by turns as the two generations of TensorFlow write them;
-/// leaves its path where the other peer finds it, and returns it.
+/// Writes an event file whose scalars alternate between the encodings of TensorFlow 1 and 2;
+/// publishes its path for the other peer, and returns it.
 fn event_file() -> Result<String> {
     let (storage, folder) = (LocalStorage::default(), shared_file("events")?);
     if let Ok(files) = storage.list(&folder) {

@@ -1,5 +1,5 @@
-//! Rows of one kernel each, as a table. The graph of such a row is written to a file as well, which
-//! the TensorFlow peer loads: it is said once what is measured.
+//! Rows of one kernel each, as a table. The graph of such a row is also written to a file, which
+//! the TensorFlow peer loads, so that both run the same graph.
 
 use thalweg_graph::{AttrValue, IntoAttr, Output, Scope};
 use thalweg_tensor::{DType, Element, Result, Shape, Tensor, f16};
@@ -17,17 +17,17 @@ pub(crate) struct KernelRow {
 enum Input {
     F32(&'static [usize]),
     F16(&'static [usize]),
-    /// Above zero.
+    /// Positive floats.
     Positive(&'static [usize]),
-    /// 1 / 0 in no order that a branch predictor could learn.
+    /// 1 or 0 in random order.
     Bools(&'static [usize]),
     Int(i32),
     Ints(&'static [i32]),
-    /// Rows of two.
+    /// Pairs of integers.
     IntMatrix(&'static [i32]),
-    /// As many numbers below the other, scattered.
+    /// The first number of ids below the second, scattered.
     Ids(usize, usize),
-    /// As many numbers below the other, in order.
+    /// The first number of ids below the second, ascending.
     SortedIds(usize, usize),
     /// Indices of shape `[count, 1]` below the other.
     Points(usize, usize),
@@ -157,7 +157,7 @@ pub(crate) fn find(name: &str) -> Option<&'static KernelRow> {
 }
 
 impl KernelRow {
-    /// Adds the row to a graph; the name of the node is the one that the peers look for.
+    /// Adds the row to a graph; the node's name is the one that the peers run.
     pub(crate) fn build(&self, scope: &mut Scope) -> Result<Output> {
         let inputs: Vec<Output> =
             self.inputs.iter().map(|i| scope.constant(&i.tensor()?)).collect::<Result<_>>()?;
@@ -180,7 +180,7 @@ impl Attr {
 
 impl Input {
     fn tensor(&self) -> Result<Tensor> {
-        // Between -0.5 and 0.5: no denormals, no infinities.
+        // Between -0.5 and 0.5: no subnormals, no infinities.
         let float = |i: usize| {
             ((i as u32).wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 24) as f32 - 0.5
         };

@@ -6,10 +6,11 @@ use thalweg_graph::{Graph, OpRegistry};
 use thalweg_proto as pb;
 use thalweg_tensor::{Result, err};
 
-/// Nodes that run in each iteration of the empty loop; besides, an `Exit` is told that it is dead.
+/// Nodes that run in each iteration of the empty loop; in addition, an `Exit` receives a dead
+/// value.
 pub(crate) const EMPTY_LOOP_NODES: usize = 9;
 
-/// `while i < iterations { i += 1 }`, as `tf.while_loop` of TensorFlow 1 spells it. `node_0` comes
+/// `while i < iterations { i += 1 }` in the form of TensorFlow 1's `tf.while_loop`. `node_0` runs
 /// after its end.
 pub(crate) fn empty_loop(registry: Arc<OpRegistry>, iterations: usize) -> Result<Graph> {
     let int = |name: &str, op: &str, inputs: &[&str], attrs: &str| {

@@ -1,5 +1,6 @@
-//! Our side of the benchmarks: speaks the line protocol of `benches/peers/README.md` on stdin and
-//! stdout, and runs each row on an in-process session, with the optimizer off but for rows that train.
+//! Our peer of the benchmarks: speaks the line protocol of `benches/peers/README.md` on stdin and
+//! stdout, and runs each row on an in-process session. The optimizer is off except in training
+//! rows.
 
 mod input;
 mod kernels;
@@ -24,7 +25,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 enum Prepared {
     /// A step of a session.
     Step(Step),
-    /// What the machine can do at best.
+    /// A bound of the machine's performance.
     Peak(Peak),
     /// An event file read for its numbers.
     Events(Events),
@@ -36,7 +37,7 @@ fn main() {
         let Ok(line) = line else { return };
         let answer = match line.split_once(' ') {
             Some(("prepare", row)) => {
-                // What the row before keeps must not weigh on this one.
+                // Caches of the previous row must not affect this one.
                 drop(prepared.take());
                 match prepare(row) {
                     Ok((units, ready)) => {
@@ -69,7 +70,7 @@ fn prepare(name: &str) -> Result<(f64, Prepared)> {
     Ok((step.row.units, Prepared::Step(step)))
 }
 
-/// Takes the thread count off the end of a row's name: `.../2t` is 2, no suffix is 1.
+/// Splits the thread count off a row's name: `.../2t` is 2, no suffix is 1.
 fn split_threads(name: &str) -> (&str, usize) {
     match name.rsplit_once('/') {
         Some((base, "1t")) => (base, 1),
@@ -98,7 +99,7 @@ fn run(prepared: Option<&mut Prepared>, count: &str) -> String {
     }
 }
 
-/// A row with its session warm.
+/// A row with a warmed-up session.
 struct Step {
     row: Row,
 }
@@ -110,7 +111,7 @@ impl Step {
             step.row.session.run(&[], &[], &[init])?;
         }
         step.run(step.row.warm_up)?;
-        // The peers count the nodes they ran; so do we, besides what feeds and joins them.
+        // The peers count the nodes they run; so do we, plus the feeds and joins.
         if let Some(nodes) = step.row.nodes {
             let executed = step.executed()?;
             ensure!(executed >= nodes, Internal, "{executed} of {nodes} nodes were executed");
@@ -122,7 +123,7 @@ impl Step {
         self.row.feeds.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
     }
 
-    /// Calls `Session::run`, as the peers call TensorFlow's: names and all.
+    /// Calls `Session::run` with names, as the peers call TensorFlow's.
     fn run(&self, count: u64) -> Result<()> {
         let (fetches, targets) = (names(&self.row.fetches), names(&self.row.targets));
         let feeds = self.feeds();
@@ -132,7 +133,7 @@ impl Step {
         Ok(())
     }
 
-    /// Nodes that one traced step ran.
+    /// Number of nodes that one traced step ran.
     fn executed(&self) -> Result<usize> {
         let (fetches, targets) = (names(&self.row.fetches), names(&self.row.targets));
         let options = RunOptions { trace: true, ..RunOptions::default() };

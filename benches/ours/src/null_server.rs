@@ -1,9 +1,9 @@
-//! A server that does nothing: reads steps and drops them, answers all of them with one buffer.
+//! A server that reads steps, discards them, and answers all of them with one buffer.
 //!
-//! The bound of what a client can send and get: HTTP/2 frames by hand on a blocking socket, nothing
-//! parsed but what flow control needs. `thalweg-null-server ANSWER` takes the file with the message
-//! that answers RunStep. It knows a request by its first bytes: the handle that it gave to the
-//! session, or not.
+//! It bounds the rate at which a client can send and receive: HTTP/2 frames on a blocking socket,
+//! parsed only as far as flow control requires. `thalweg-null-server ANSWER` takes the file with
+//! the RunStep response. It recognizes a request by its first bytes: they do or do not contain the
+//! session handle that the server issued.
 #![expect(clippy::disallowed_methods, reason = "a thread for each connection is all it has")]
 
 use std::io::{BufWriter, IoSlice, Read, Result, Write};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 const PREFACE_LEN: usize = 24;
 const FRAME_BYTES: u32 = 1 << 20;
 const WINDOW_BYTES: u32 = 1 << 30;
-/// Credit is given back when this much was used.
+/// Flow-control credit is returned after this many bytes.
 const CREDIT_BYTES: u32 = 4 << 20;
 
 const DATA: u8 = 0;
@@ -30,7 +30,7 @@ const ACK: u8 = 1;
 const HANDLE: &[u8; 16] = b"null-server-0000";
 /// CreateSessionResponse with that handle.
 const CREATED: &[u8] = b"\x0a\x10null-server-0000";
-/// `:status 200`, `content-type application/grpc`; names and values as they are, not indexed.
+/// `:status 200`, `content-type application/grpc`; literal fields without indexing.
 const RESPONSE_HEADERS: &[u8] = b"\x88\x00\x0ccontent-type\x10application/grpc";
 const TRAILERS: &[u8] = b"\x00\x0bgrpc-status\x010";
 
@@ -41,13 +41,13 @@ fn main() -> Result<()> {
     println!("listening on {}", listener.local_addr()?);
     for stream in listener.incoming() {
         let (stream, answer) = (stream?, answer.clone());
-        // A client that goes away ends its connection, no more.
+        // A client that disconnects ends only its own connection.
         std::thread::spawn(move || Connection::new(stream, answer)?.serve());
     }
     Ok(())
 }
 
-/// An answer on its way: what is left of it waits for the client's window.
+/// A response being sent; the rest waits for the client's flow-control window.
 struct Answering {
     stream: u32,
     message: Arc<[u8]>,
@@ -59,7 +59,7 @@ struct Connection {
     input: TcpStream,
     output: BufWriter<TcpStream>,
     answer: Arc<[u8]>,
-    /// First bytes and length of the request that is being read.
+    /// First bytes and length of the current request.
     request: Vec<u8>,
     request_len: usize,
     answering: Option<Answering>,
@@ -90,7 +90,7 @@ impl Connection {
         let mut buffer = vec![0; FRAME_BYTES as usize + 256];
         self.input.read_exact(&mut buffer[..PREFACE_LEN])?;
         let mut settings = Vec::new();
-        // Initial window and largest frame.
+        // Initial window size and maximum frame size.
         for (id, value) in [(4u16, WINDOW_BYTES), (5, FRAME_BYTES)] {
             settings.extend(id.to_be_bytes());
             settings.extend(value.to_be_bytes());
@@ -132,7 +132,7 @@ impl Connection {
                         u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]);
                     match u16::from_be_bytes([setting[0], setting[1]]) {
                         4 => {
-                            // It holds for the answer that is on its way, too.
+                            // The change also applies to the response being sent.
                             let more = i64::from(value) - self.stream_window;
                             self.stream_window += more;
                             if let Some(answering) = &mut self.answering {
@@ -165,7 +165,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives back what the client has used of its windows, now and then.
+    /// Returns the flow-control credit that the client has used, in larger units.
     fn credit(&mut self, stream: u32, used: u32) -> Result<()> {
         self.used += used;
         if self.used >= CREDIT_BYTES {
@@ -191,7 +191,7 @@ impl Connection {
         self.send()
     }
 
-    /// Sends as much of the answer as the windows take.
+    /// Sends as much of the response as the windows allow.
     fn send(&mut self) -> Result<()> {
         let Some(mut answering) = self.answering.take() else { return Ok(()) };
         while answering.sent < answering.message.len() {
@@ -218,7 +218,7 @@ impl Connection {
             self.output.write_all(&header)?;
             return self.output.write_all(payload);
         }
-        // Straight from the buffer.
+        // Sent from the buffer without a copy.
         self.output.flush()?;
         let stream = self.output.get_mut();
         let written = stream.write_vectored(&[IoSlice::new(&header), IoSlice::new(payload)])?;
@@ -229,7 +229,7 @@ impl Connection {
     }
 }
 
-/// A message with gRPC's prefix.
+/// A message with gRPC's length prefix.
 fn prefixed(message: &[u8]) -> Arc<[u8]> {
     let len = (message.len() as u32).to_be_bytes();
     [&[0], &len[..], message].concat().into()

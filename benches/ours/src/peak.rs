@@ -1,4 +1,4 @@
-//! What the machine can do at best: multiply-adds in registers, and moving memory.
+//! Bounds of the machine's performance: multiply-adds in registers, and memory bandwidth.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ const STEPS: usize = 2000;
 /// Floats that one copy moves: the matrix of the rows called `1M`.
 const COPIED: usize = 1024 * 1024;
 
-/// A loop that uses one part of the machine and nothing else.
+/// A loop that is bound by one resource of the machine.
 pub(crate) struct Peak {
     threads: usize,
     kind: Kind,
@@ -60,7 +60,7 @@ impl Peak {
     }
 }
 
-/// Runs `work` on each part at once, the first on this thread.
+/// Runs `work` on all parts in parallel, the first on this thread.
 fn on_threads<T: Send>(parts: &mut [T], work: impl Fn(&mut T) + Sync) {
     let Some((first, others)) = parts.split_first_mut() else { return };
     std::thread::scope(|scope| {
@@ -71,7 +71,8 @@ fn on_threads<T: Send>(parts: &mut [T], work: impl Fn(&mut T) + Sync) {
     });
 }
 
-/// Flops per run come from the constants above, whatever the width of a register.
+/// The number of floating-point operations per run is given by the constants above, for any
+/// register width.
 fn multiply_adds(factor: f32) -> f32 {
     #[cfg(target_arch = "x86_64")]
     {
@@ -113,7 +114,7 @@ fn multiply_adds_fma(factor: f32) -> f32 {
     use std::arch::x86_64::{_mm256_cvtss_f32, _mm256_fmadd_ps, _mm256_set1_ps};
     let (factor, term) = (_mm256_set1_ps(factor), _mm256_set1_ps(0.25));
     let mut sums = [_mm256_set1_ps(0.5); CHAINS];
-    // Half the width, twice the steps.
+    // Half the register width, twice the steps.
     for _ in 0..2 * STEPS {
         for sum in &mut sums {
             *sum = _mm256_fmadd_ps(*sum, factor, term);

@@ -12,10 +12,10 @@ use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, err};
 
 use crate::{input, kernels, loops, train};
 
-/// The folder to which graphs of rows go, for a peer that can load them.
+/// The folder for graphs of rows, for a peer that can load them.
 pub(crate) const GRAPHS_VARIABLE: &str = "THALWEG_BENCH_GRAPHS";
 
-/// Rows whose graphs TensorFlow wrote (`benches/graphs/make.py`); what runs is their node `node_0`.
+/// Rows whose graphs TensorFlow wrote (`benches/graphs/make.py`); their node `node_0` is run.
 const FILES: &[(&str, &[u8])] = &[
     ("lstm/v1_forward", include_bytes!("../../graphs/lstm_v1_forward.pb")),
     ("lstm/v2_forward", include_bytes!("../../graphs/lstm_v2_forward.pb")),
@@ -31,17 +31,17 @@ pub(crate) struct Row {
     pub(crate) feeds: Vec<(String, Tensor)>,
     pub(crate) fetches: Vec<String>,
     pub(crate) targets: Vec<String>,
-    /// Work in one run.
+    /// Work per run.
     pub(crate) units: f64,
-    /// Nodes that one run executes, where the row is about that.
+    /// Number of nodes that one run executes, for rows that measure dispatch.
     pub(crate) nodes: Option<usize>,
-    /// Runs before the first that is measured.
+    /// Number of warm-up runs.
     pub(crate) warm_up: u64,
-    /// Run once, before all others.
+    /// Initializer, run once before all others.
     pub(crate) init: Option<String>,
 }
 
-/// Leaves a row's graph and work for a peer that can load them, if there is a folder for that.
+/// Writes a row's graph and work for a peer that can load them, if a folder is set.
 fn write_down(base: &str, graph: &Graph, units: usize) -> Result<()> {
     let Some(folder) = std::env::var_os(GRAPHS_VARIABLE) else { return Ok(()) };
     let write = |extension: &str, content: &[u8]| {
@@ -52,10 +52,10 @@ fn write_down(base: &str, graph: &Graph, units: usize) -> Result<()> {
     write("units", units.to_string().as_bytes())
 }
 
-/// A graph on its way to being a row.
+/// A graph under construction.
 struct Plan {
     scope: Scope,
-    /// The graph, where a scope cannot build it.
+    /// The graph, if it was not built by the scope.
     graph: Option<Graph>,
     feeds: Vec<(String, Tensor)>,
     fetches: Vec<String>,
@@ -169,7 +169,7 @@ impl Plan {
         Ok(())
     }
 
-    /// A row that trains a model, as a program of ours runs it.
+    /// A row that trains a model as a user's program does.
     fn training_row(&mut self, training: train::Training) {
         self.graph = Some(training.model.to_graph());
         self.feeds = training.feeds;
@@ -233,7 +233,7 @@ impl Plan {
         self.scope.constant(&value)
     }
 
-    /// Adds the `NoOp` that waits for the last layer and is the row's one target.
+    /// Adds the `NoOp` that depends on the last layer and is the row's only target.
     fn finish_layers(&mut self, last: &[NodeId], nodes: usize) -> Result<()> {
         let end = self.scope.op("NoOp").after(last).build_node()?;
         self.target(end);

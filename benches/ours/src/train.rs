@@ -7,20 +7,20 @@ use thalweg_train::{
     Conv, Dense, Embedding, Flatten, Layer, Lstm, MaxPool, Model, Optimizer, Sequential, losses,
 };
 
-/// A graph that trains a model, and what each step is fed: the same tensors, which lie in memory.
+/// A training graph, and the tensors that each step is fed.
 pub(crate) struct Training {
     pub(crate) model: Model,
     pub(crate) feeds: Vec<(String, Tensor)>,
-    /// Run once, before the first step.
+    /// Initializer, run once before the first step.
     pub(crate) init: String,
-    /// Run by each step.
+    /// Target of each step.
     pub(crate) step: String,
 }
 
-/// The words that the language model tells apart.
+/// Vocabulary size of the language model.
 const WORDS: usize = 10_000;
 
-/// The row called `base`; `None` if it does not train.
+/// The row called `base`; `None` for other rows.
 pub(crate) fn build(base: &str) -> Option<Result<Training>> {
     match base {
         "train/mlp" => Some(mlp()),
@@ -81,7 +81,7 @@ fn lstm() -> Result<Training> {
     training.minimize(scores, labels)
 }
 
-/// A number below `limit`, in no order.
+/// A pseudo-random number below `limit`.
 fn scattered(i: usize, limit: usize) -> i64 {
     ((i as u32).wrapping_mul(2_654_435_761) >> 8) as i64 % limit as i64
 }

@@ -82,17 +82,17 @@ const GATES: usize = 4;
 /// Order of the gates in a row.
 #[derive(Clone, Copy)]
 struct Order {
-    enter: usize,
+    input_gate: usize,
     candidate: usize,
     forget: usize,
-    show: usize,
+    output_gate: usize,
 }
 
 impl Order {
     fn of(op: &str) -> Order {
         match op.ends_with("V2") {
-            true => Order { enter: 0, forget: 1, candidate: 2, show: 3 },
-            false => Order { enter: 0, candidate: 1, forget: 2, show: 3 },
+            true => Order { input_gate: 0, forget: 1, candidate: 2, output_gate: 3 },
+            false => Order { input_gate: 0, candidate: 1, forget: 2, output_gate: 3 },
         }
     }
 }

@@ -20,7 +20,7 @@ use thalweg_tensor::{
 
 use crate::math::simd::{self, Level, Loop};
 use crate::split::Disjoint;
-use crate::variable::{pass_on, variable_input};
+use crate::variable::{forward_ref, variable_input};
 use crate::variable_rows::{row_numbers, walk_rows};
 
 pub(crate) static FAMILY: Family = Family { ops: definitions::ALL, kernels: KERNELS };
@@ -232,7 +232,7 @@ where
             }
         })?;
         let [variable, ..] = &variables[..] else { return Ok(()) };
-        pass_on(ctx, variable.clone())
+        forward_ref(ctx, variable.clone())
     })
 }
 

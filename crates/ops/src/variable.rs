@@ -271,7 +271,7 @@ pub(crate) fn variable_input(ctx: &KernelContext<'_>, i: usize) -> Result<Arc<Va
 }
 
 /// Outputs the reference to the variable.
-pub(crate) fn pass_on(ctx: &mut KernelContext<'_>, variable: Arc<Variable>) -> Result<()> {
+pub(crate) fn forward_ref(ctx: &mut KernelContext<'_>, variable: Arc<Variable>) -> Result<()> {
     if ctx.num_outputs() == 0 { Ok(()) } else { ctx.set_output_ref(0, variable) }
 }
 
@@ -307,7 +307,7 @@ fn dense_update(
             );
             combine(ctx, target, value)
         })?;
-        pass_on(ctx, variable)
+        forward_ref(ctx, variable)
     })
 }
 

@@ -7,7 +7,7 @@ use thalweg_tensor::{PartialShape, Result, ensure};
 use crate::gather::{gather_points, ignores_bad_indices};
 use crate::gather_gradients;
 use crate::scatter::{Update, check_scatter_shapes, scatter};
-use crate::variable::{change, pass_on, variable_input};
+use crate::variable::{change, forward_ref, variable_input};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -114,6 +114,6 @@ fn scatter_nd(init: &KernelInit<'_>, update: Update) -> Result<AnyKernel> {
             );
             scatter(ctx, target, indices, updates, update, ignores)
         })?;
-        pass_on(ctx, variable)
+        forward_ref(ctx, variable)
     })
 }

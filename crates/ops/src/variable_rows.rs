@@ -14,7 +14,7 @@ use crate::gather_gradients;
 use crate::indices::coordinates;
 use crate::number::{Number, Ordered};
 use crate::split::{Disjoint, for_each_rows};
-use crate::variable::{change, pass_on, variable_input};
+use crate::variable::{change, forward_ref, variable_input};
 
 /// Kernels of a scatter op and its resource form, for a list of element types.
 macro_rules! scatter_kernels {
@@ -205,7 +205,7 @@ fn scatter(change_rows: ChangeRows) -> Result<AnyKernel> {
         } else {
             variable.with_value(|_| Ok(()))?;
         }
-        pass_on(ctx, variable)
+        forward_ref(ctx, variable)
     })
 }
 

@@ -3,7 +3,7 @@
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
 use thalweg_tensor::{DType, Result, Shape, Tensor, ensure};
 
-use super::loops::{Peepholes, Seen, add_products, step_back};
+use super::loops::{ForwardStep, Peepholes, add_products, step_back};
 use super::{GATES, Settings, Sizes, rows, rows_mut, view};
 use crate::map::{narrowed, wide_view};
 use crate::math::fold::{Sum, loops};
@@ -83,8 +83,8 @@ impl<'a> Backward<'a> {
         let layout = Layout::new(&[taken * batch, width], &[true, false]);
         let bias = Shape::new(&[width])?;
         let bias = fold::<f32>(self.ctx, gates, &layout, &loops::<f32, Sum>(), &bias)?;
-        let [enter, forget, show] = peepholes;
-        Ok(vec![x, cells, output, weights, enter, forget, show, bias])
+        let [input_gate, forget, output_gate] = peepholes;
+        Ok(vec![x, cells, output, weights, input_gate, forget, output_gate, bias])
     }
 
     /// Computes the adjoints of the gates, step by step in reverse; `cells` and `output` are left
@@ -128,9 +128,9 @@ impl<'a> Backward<'a> {
         for (i, row) in gates.chunks_exact(GATES * units).enumerate() {
             let gate = |gate: usize| &row[gate * units..(gate + 1) * units];
             let steps = Steps::new(self, i / batch)?.row(i % batch);
-            add_products(adjoints[0].as_mut_slice()?, gate(order.enter), steps.past);
+            add_products(adjoints[0].as_mut_slice()?, gate(order.input_gate), steps.past);
             add_products(adjoints[1].as_mut_slice()?, gate(order.forget), steps.past);
-            add_products(adjoints[2].as_mut_slice()?, gate(order.show), steps.cells);
+            add_products(adjoints[2].as_mut_slice()?, gate(order.output_gate), steps.cells);
         }
         Ok(())
     }
@@ -161,8 +161,8 @@ impl<'a> Backward<'a> {
         let x = view(self.input(1)?, (inputs, count), (1, inputs))?;
         multiply(self.ctx, x, gates, rows_mut(of_input, inputs, width)?, Write::Overwrite)?;
         // The previous output at each step: the initial one, then those of all steps but the last.
-        let mut seen = self.ctx.allocate(DType::Float, Shape::new(&[count, units])?)?;
-        let past = seen.as_mut_slice::<f32>()?;
+        let mut outputs = self.ctx.allocate(DType::Float, Shape::new(&[count, units])?)?;
+        let past = outputs.as_mut_slice::<f32>()?;
         let (first, later) = past.split_at_mut((batch * units).min(count * units));
         first.copy_from_slice(&self.input(3)?[..first.len()]);
         later.copy_from_slice(&self.input(15)?[..later.len()]);
@@ -174,7 +174,7 @@ impl<'a> Backward<'a> {
 
 /// The forward pass's values at the steps, and the adjoints of its outputs.
 struct Steps<'a> {
-    kept: Seen<'a>,
+    kept: ForwardStep<'a>,
     units: usize,
 }
 
@@ -186,14 +186,14 @@ impl<'a> Steps<'a> {
             None => pass.input(2)?,
             Some(before) => &pass.input(10)?[before * len..(before + 1) * len],
         };
-        let kept = Seen {
+        let kept = ForwardStep {
             past,
-            enter: of(9)?,
+            input_gate: of(9)?,
             cells: of(10)?,
             forget: of(11)?,
-            show: of(12)?,
+            output_gate: of(12)?,
             candidate: of(13)?,
-            seen: of(14)?,
+            cell_output: of(14)?,
             cells_grad: of(16)?,
             output_grad: of(17)?,
         };
@@ -201,16 +201,16 @@ impl<'a> Steps<'a> {
     }
 
     /// The values of one sample.
-    fn row(&self, row: usize) -> Seen<'a> {
+    fn row(&self, row: usize) -> ForwardStep<'a> {
         let cut = |x: &'a [f32]| &x[row * self.units..(row + 1) * self.units];
-        Seen {
+        ForwardStep {
             past: cut(self.kept.past),
-            enter: cut(self.kept.enter),
+            input_gate: cut(self.kept.input_gate),
             cells: cut(self.kept.cells),
             forget: cut(self.kept.forget),
-            show: cut(self.kept.show),
+            output_gate: cut(self.kept.output_gate),
             candidate: cut(self.kept.candidate),
-            seen: cut(self.kept.seen),
+            cell_output: cut(self.kept.cell_output),
             cells_grad: cut(self.kept.cells_grad),
             output_grad: cut(self.kept.output_grad),
         }

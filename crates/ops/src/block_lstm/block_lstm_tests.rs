@@ -72,11 +72,11 @@ fn written_out(inputs: &[Tensor], peepholes: bool) -> (Vec<f64>, Vec<f64>) {
                     sum + v[7][column]
                 };
                 let at = row * units + u;
-                let enter = sigmoid(gate(0) + see * c[at] * v[4][u]);
+                let input_gate = sigmoid(gate(0) + see * c[at] * v[4][u]);
                 let forget = sigmoid(gate(1) + see * c[at] * v[5][u]);
-                next_c[at] = gate(2).tanh() * enter + c[at] * forget;
-                let show = sigmoid(gate(3) + see * next_c[at] * v[6][u]);
-                next_h[at] = show * next_c[at].tanh();
+                next_c[at] = gate(2).tanh() * input_gate + c[at] * forget;
+                let output_gate = sigmoid(gate(3) + see * next_c[at] * v[6][u]);
+                next_h[at] = output_gate * next_c[at].tanh();
             }
         }
         (c, h) = (next_c, next_h);

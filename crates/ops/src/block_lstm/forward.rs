@@ -3,7 +3,7 @@
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
 use thalweg_tensor::{DType, Result, Tensor};
 
-use super::loops::{Kept, Peepholes, step};
+use super::loops::{Peepholes, StepOutputs, step};
 use super::{GATES, Settings, Sizes, rows, rows_mut};
 use crate::map::{narrowed, wide_view};
 use crate::math::gemm::Write;
@@ -77,9 +77,17 @@ fn run<T: Widen<Wide = f32>>(
                     None => &first_cells[row * units..(row + 1) * units],
                     Some(before) => part(1, before + row * units),
                 };
-                let [enter, cells, forget, show, candidate, seen, output] =
+                let [input_gate, cells, forget, output_gate, candidate, cell_output, output] =
                     std::array::from_fn(|i| part(i, at));
-                let mut kept = Kept { enter, cells, forget, show, candidate, seen, output };
+                let mut kept = StepOutputs {
+                    input_gate,
+                    cells,
+                    forget,
+                    output_gate,
+                    candidate,
+                    cell_output,
+                    output,
+                };
                 step(gates, past, peepholes, settings, &mut kept);
             }
         })?;

@@ -9,10 +9,10 @@ use thalweg_tensor::{Budget, Bytes, DType, Error, Result, Shape, Tensor, bail, e
 
 use super::call::FunctionAttr;
 use super::dataset::{
-    Iterate, Next, Source, Transform, Turns, UNKNOWN, flag_input, transformation,
+    Iterate, Next, Source, Transform, UNKNOWN, YieldBudget, flag_input, transformation,
 };
-use super::element::{Element, Held, slice};
-use super::mapped::{Mapped, checked_calls};
+use super::element::{BufferedElement, Element, slice};
+use super::mapped::{MapDataset, checked_calls};
 use super::scope::Scope;
 use crate::cells::Cell;
 
@@ -47,11 +47,11 @@ const EXPERIMENTAL_MAP_AND_BATCH_DATASET: OpDef =
     OpDef { name: "ExperimentalMapAndBatchDataset", ..MAP_AND_BATCH_DATASET };
 
 /// `BatchDataset`: consecutive elements stacked into batches of a fixed size.
-pub(crate) struct Batched {
+pub(crate) struct BatchDataset {
     pub(crate) size: usize,
     pub(crate) drops_remainder: bool,
     /// Whether a batch consumes its full number of elements even if one of them fails.
-    pub(crate) goes_on: bool,
+    pub(crate) continues_after_error: bool,
 }
 
 /// The batch size, which must be positive.
@@ -62,14 +62,14 @@ pub(crate) fn checked_size(size: i64) -> Result<usize> {
 
 fn batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let drop_input = init.node.input_range("drop_remainder").ok().map(|range| range.start);
-    let goes_on = init.node.op.name != "ParallelBatchDataset";
+    let continues_after_error = init.node.op.name != "ParallelBatchDataset";
     transformation(init, move |ctx, input, spec| {
         let size = checked_size(ctx.scalar_int(1, "batch_size")?)?;
         let drops_remainder = match drop_input {
             Some(i) => flag_input(ctx, i, "drop_remainder")?,
             None => false,
         };
-        input.then(spec, Batched { size, drops_remainder, goes_on })
+        input.then(spec, BatchDataset { size, drops_remainder, continues_after_error })
     })
 }
 
@@ -83,31 +83,31 @@ fn map_and_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let calls = checked_calls(ctx.scalar_int(first + 1, "num_parallel_calls")?)?;
         let drops_remainder = flag_input(ctx, first + 2, "drop_remainder")?;
         let (function, node) = (function.bind(ctx)?, node.clone());
-        let mapped = Mapped { function, preserves_cardinality, calls: Some(calls), node };
+        let mapped = MapDataset { function, preserves_cardinality, calls: Some(calls), node };
         // The shapes of the function's results are known only in the batches' shapes.
         let input = input.then(spec.clone(), mapped)?;
-        input.then(spec, Batched { size, drops_remainder, goes_on: true })
+        input.then(spec, BatchDataset { size, drops_remainder, continues_after_error: true })
     })
 }
 
-impl Transform for Batched {
+impl Transform for BatchDataset {
     fn cardinality(&self, input: &Source) -> i64 {
         batches(input.cardinality(), self.size, self.drops_remainder)
     }
 
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let stack: Stack = Box::new(stacked);
-        Ok(Box::new(Batching {
+        Ok(Box::new(BatchIterator {
             input: Some(input.iterate(scope)?),
             size: self.size,
             drops_remainder: self.drops_remainder,
-            goes_on: self.goes_on,
+            continues_after_error: self.continues_after_error,
             gathered: Vec::new(),
             failed: 0,
             error: None,
             scope: scope.clone(),
             stack,
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
@@ -123,46 +123,46 @@ pub(crate) fn batches(elements: i64, size: usize, drops_remainder: bool) -> i64 
 }
 
 /// Stacks several elements into one; it may move tensors out of them.
-pub(crate) type Stack = Box<dyn Fn(&mut [Held], &Arc<Budget>) -> Result<Element> + Send>;
+pub(crate) type Stack = Box<dyn Fn(&mut [BufferedElement], &Arc<Budget>) -> Result<Element> + Send>;
 
 /// Iterator that gathers elements until a batch is full.
-pub(crate) struct Batching {
+pub(crate) struct BatchIterator {
     pub(crate) input: Option<Box<dyn Iterate>>,
     pub(crate) size: usize,
     pub(crate) drops_remainder: bool,
-    pub(crate) goes_on: bool,
-    pub(crate) gathered: Vec<Held>,
+    pub(crate) continues_after_error: bool,
+    pub(crate) gathered: Vec<BufferedElement>,
     /// Number of elements of the batch that failed, and the first error.
     pub(crate) failed: usize,
     pub(crate) error: Option<Error>,
     pub(crate) scope: Arc<Scope>,
     pub(crate) stack: Stack,
-    pub(crate) turns: Turns,
+    pub(crate) yield_budget: YieldBudget,
 }
 
-impl Iterate for Batching {
+impl Iterate for BatchIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         while let Some(input) = &mut self.input
             && self.gathered.len() + self.failed < self.size
         {
-            ready!(self.turns.poll(cx));
-            let (error, goes_on) = match ready!(input.poll_next(cx)) {
+            ready!(self.yield_budget.poll(cx));
+            let (error, continues_after_error) = match ready!(input.poll_next(cx)) {
                 Ok(None) => {
                     self.input = None;
                     continue;
                 }
-                Ok(Some(element)) => match Held::new(element, &self.scope.budget) {
+                Ok(Some(element)) => match BufferedElement::new(element, &self.scope.budget) {
                     Ok(held) => {
                         self.gathered.push(held);
                         continue;
                     }
                     Err(e) => (e, false),
                 },
-                Err(e) => (e, self.goes_on),
+                Err(e) => (e, self.continues_after_error),
             };
             self.failed += 1;
             self.error.get_or_insert(error);
-            if !goes_on {
+            if !continues_after_error {
                 break;
             }
         }
@@ -184,13 +184,17 @@ impl Iterate for Batching {
 }
 
 /// Stacks elements of equal shapes.
-pub(crate) fn stacked(elements: &mut [Held], budget: &Arc<Budget>) -> Result<Element> {
+pub(crate) fn stacked(elements: &mut [BufferedElement], budget: &Arc<Budget>) -> Result<Element> {
     let Some(first) = elements.first() else { bail!(Internal, "an empty batch") };
     let components = first.element.len();
     (0..components).map(|i| stacked_component(elements, i, budget)).collect()
 }
 
-fn stacked_component(elements: &mut [Held], i: usize, budget: &Arc<Budget>) -> Result<Tensor> {
+fn stacked_component(
+    elements: &mut [BufferedElement],
+    i: usize,
+    budget: &Arc<Budget>,
+) -> Result<Tensor> {
     let first = &elements[0].element[i];
     for (n, other) in elements.iter().enumerate() {
         let Some(tensor) = other.element.get(i) else {
@@ -226,7 +230,7 @@ fn stacked_component(elements: &mut [Held], i: usize, budget: &Arc<Budget>) -> R
 
 /// Moves strings out of tensors that are not shared, and clones the others.
 fn move_strings<'a>(
-    elements: &mut [Held],
+    elements: &mut [BufferedElement],
     i: usize,
     rows: impl Iterator<Item = &'a mut [Bytes]>,
 ) -> Result<()> {
@@ -241,13 +245,13 @@ fn move_strings<'a>(
 }
 
 /// `UnbatchDataset`: every element split along its first dimension.
-pub(crate) struct Unbatched;
+pub(crate) struct UnbatchDataset;
 
 fn unbatch(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    transformation(init, |_, input, spec| input.then(spec, Unbatched))
+    transformation(init, |_, input, spec| input.then(spec, UnbatchDataset))
 }
 
-impl Transform for Unbatched {
+impl Transform for UnbatchDataset {
     fn cardinality(&self, input: &Source) -> i64 {
         let rows = input.spec().shapes.first().and_then(|shape| shape.dim(0));
         match (input.cardinality(), rows) {
@@ -258,30 +262,30 @@ impl Transform for Unbatched {
     }
 
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(Unbatching {
+        Ok(Box::new(UnbatchIterator {
             input: input.iterate(scope)?,
             scope: scope.clone(),
             current: Element::new(),
             next: 0,
             rows: 0,
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
 
-struct Unbatching {
+struct UnbatchIterator {
     input: Box<dyn Iterate>,
     scope: Arc<Scope>,
     current: Element,
     next: usize,
     rows: usize,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Iterate for Unbatching {
+impl Iterate for UnbatchIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         while self.next >= self.rows {
-            ready!(self.turns.poll(cx));
+            ready!(self.yield_budget.poll(cx));
             let Some(element) = ready!(self.input.poll_next(cx))? else {
                 self.current.clear();
                 return Poll::Ready(Ok(None));

@@ -8,9 +8,9 @@ use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Resource, Result, err};
 
-use super::cache_file::{file_name, kept_in_file};
+use super::cache_file::{cached_in_file, file_name};
 use super::dataset::{Iterate, Next, Source, Transform, string_input, transformation};
-use super::element::{Held, Spec};
+use super::element::{BufferedElement, Spec};
 use super::scope::Scope;
 use super::seeds::{delete, dummy, set_anonymous};
 
@@ -41,7 +41,7 @@ const DUMMY_MEMORY_CACHE: OpDef = OpDef { name: "DummyMemoryCache", ..ANONYMOUS_
 
 /// The elements of a dataset, after an iteration reached its end.
 #[derive(Default)]
-pub(crate) struct MemoryCache(Mutex<Option<Arc<Vec<Held>>>>);
+pub(crate) struct MemoryCache(Mutex<Option<Arc<Vec<BufferedElement>>>>);
 
 impl Resource for MemoryCache {
     fn kind(&self) -> &'static str {
@@ -54,7 +54,7 @@ fn anonymous(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// Where the elements are cached.
-enum Cached {
+enum CacheDataset {
     InMemory(Arc<MemoryCache>),
     InFile(Arc<str>),
 }
@@ -73,12 +73,12 @@ fn cache(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 /// A dataset that is cached in memory after the first complete iteration.
 pub(crate) fn in_memory(input: Source, spec: Spec, cache: Arc<MemoryCache>) -> Result<Source> {
-    input.then(spec, Cached::InMemory(cache))
+    input.then(spec, CacheDataset::InMemory(cache))
 }
 
 /// A dataset that is cached in a file after the first complete iteration.
 pub(crate) fn in_file(input: Source, spec: Spec, name: &str) -> Result<Source> {
-    input.then(spec, Cached::InFile(file_name(name).into()))
+    input.then(spec, CacheDataset::InFile(file_name(name).into()))
 }
 
 /// The cache resource of the third input, if the op has one and its handle is not a dummy; else a
@@ -93,20 +93,20 @@ fn shared_cache(ctx: &KernelContext<'_>) -> Result<Arc<MemoryCache>> {
     Ok(Arc::default())
 }
 
-impl Transform for Cached {
+impl Transform for CacheDataset {
     fn cardinality(&self, input: &Source) -> i64 {
         input.cardinality()
     }
 
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let cache = match self {
-            Cached::InMemory(cache) => cache,
-            Cached::InFile(path) => return kept_in_file(path, input, scope),
+            CacheDataset::InMemory(cache) => cache,
+            CacheDataset::InFile(path) => return cached_in_file(path, input, scope),
         };
         let known = cache.0.lock().clone();
         Ok(match known {
-            Some(elements) => Box::new(Replay { elements, next: 0 }),
-            None => Box::new(Recording {
+            Some(elements) => Box::new(ReplayIterator { elements, next: 0 }),
+            None => Box::new(RecordingIterator {
                 input: input.iterate(scope)?,
                 cache: cache.clone(),
                 elements: Vec::new(),
@@ -117,12 +117,12 @@ impl Transform for Cached {
     }
 }
 
-struct Replay {
-    elements: Arc<Vec<Held>>,
+struct ReplayIterator {
+    elements: Arc<Vec<BufferedElement>>,
     next: usize,
 }
 
-impl Iterate for Replay {
+impl Iterate for ReplayIterator {
     fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
         let next = self.elements.get(self.next).map(|held| held.element.clone());
         self.next += 1;
@@ -131,15 +131,15 @@ impl Iterate for Replay {
 }
 
 /// Iterator that fills the cache; an incomplete iteration caches nothing.
-struct Recording {
+struct RecordingIterator {
     input: Box<dyn Iterate>,
     cache: Arc<MemoryCache>,
-    elements: Vec<Held>,
+    elements: Vec<BufferedElement>,
     is_ended: bool,
     scope: Arc<Scope>,
 }
 
-impl Iterate for Recording {
+impl Iterate for RecordingIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         if self.is_ended {
             return Poll::Ready(Ok(None));
@@ -150,7 +150,7 @@ impl Iterate for Recording {
             self.cache.0.lock().get_or_insert(elements);
             return Poll::Ready(Ok(None));
         };
-        self.elements.push(Held::new(element.clone(), &self.scope.budget)?);
+        self.elements.push(BufferedElement::new(element.clone(), &self.scope.budget)?);
         Poll::Ready(Ok(Some(element)))
     }
 }

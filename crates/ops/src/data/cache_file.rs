@@ -28,7 +28,7 @@ pub(crate) fn file_name(name: &str) -> String {
 
 /// Reads the elements from the file if it exists; else draws them from the dataset and writes the
 /// file.
-pub(crate) fn kept_in_file(
+pub(crate) fn cached_in_file(
     path: &Arc<str>,
     input: &Source,
     scope: &Arc<Scope>,
@@ -36,25 +36,25 @@ pub(crate) fn kept_in_file(
     let storage = &scope.environment.storage;
     if storage.exists(path)? {
         let reader = RecordReader::open(&**storage, path, ReadOptions::default())?;
-        return Ok(Box::new(FromFile { reader, count: None, budget: scope.budget.clone() }));
+        return Ok(Box::new(CacheFileReader { reader, count: None, budget: scope.budget.clone() }));
     }
-    Ok(Box::new(IntoFile {
+    Ok(Box::new(CacheFileWriter {
         input: input.iterate(scope)?,
         path: path.clone(),
-        state: Writing::Not,
+        state: WriteState::Not,
         count: 0,
         scope: scope.clone(),
     }))
 }
 
-struct FromFile {
+struct CacheFileReader {
     reader: RecordReader,
     /// Elements so far; `None` before the first record was read.
     count: Option<u64>,
     budget: Arc<Budget>,
 }
 
-impl FromFile {
+impl CacheFileReader {
     fn next(&mut self) -> Result<Option<Element>> {
         let path = self.reader.path().to_owned();
         let other = |what: &str| err!(DataLoss, "{path} is no whole cache of a dataset: {what}");
@@ -80,7 +80,7 @@ impl FromFile {
     }
 }
 
-impl Iterate for FromFile {
+impl Iterate for CacheFileReader {
     fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
         Poll::Ready(self.next())
     }
@@ -109,7 +109,7 @@ fn decoded(mut record: Bytes, budget: &Arc<Budget>) -> Result<Element> {
 }
 
 /// State of the file being written.
-enum Writing {
+enum WriteState {
     /// No element was drawn yet.
     Not,
     Open(Box<RecordWriter>),
@@ -118,23 +118,23 @@ enum Writing {
 }
 
 /// Iterator that writes the file; an incomplete iteration leaves no file.
-struct IntoFile {
+struct CacheFileWriter {
     input: Box<dyn Iterate>,
     path: Arc<str>,
-    state: Writing,
+    state: WriteState,
     count: u64,
     scope: Arc<Scope>,
 }
 
-impl IntoFile {
+impl CacheFileWriter {
     fn put(&mut self, element: Option<&Element>) -> Result<()> {
-        if matches!(self.state, Writing::Not) {
+        if matches!(self.state, WriteState::Not) {
             let file = self.scope.environment.storage.replace(&self.path)?;
             let mut writer = RecordWriter::new(file, Compression::None);
             writer.write(TITLE)?;
-            self.state = Writing::Open(Box::new(writer));
+            self.state = WriteState::Open(Box::new(writer));
         }
-        let Writing::Open(writer) = &mut self.state else { return Ok(()) };
+        let WriteState::Open(writer) = &mut self.state else { return Ok(()) };
         if let Some(element) = element {
             writer.write(&encoded(element)?)?;
             self.count += 1;
@@ -143,19 +143,19 @@ impl IntoFile {
         let mut end = vec![END];
         end.extend_from_slice(&self.count.to_le_bytes());
         writer.write(&end)?;
-        match std::mem::replace(&mut self.state, Writing::Ended) {
-            Writing::Open(writer) => writer.finish(),
+        match std::mem::replace(&mut self.state, WriteState::Ended) {
+            WriteState::Open(writer) => writer.finish(),
             _ => Ok(()),
         }
     }
 }
 
-impl Iterate for IntoFile {
+impl Iterate for CacheFileWriter {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         let next = ready!(self.input.poll_next(cx))?;
         if let Err(e) = self.put(next.as_ref()) {
             // The incomplete file is removed, and iteration continues without a cache.
-            self.state = Writing::Ended;
+            self.state = WriteState::Ended;
             return Poll::Ready(Err(e));
         }
         Poll::Ready(Ok(next))

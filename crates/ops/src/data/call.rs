@@ -66,17 +66,17 @@ enum Body {
     /// A function of the graph's library.
     Graph(KeptFunction),
     /// A Rust closure.
-    Code(Code),
+    Closure(Closure),
 }
 
 /// A Rust closure that is called with an element.
-pub(crate) type Code =
+pub(crate) type Closure =
     Box<dyn Fn(&Arc<StepContext>, Vec<Tensor>) -> Result<Vec<Tensor>> + Send + Sync>;
 
 impl Function {
     /// A function from a Rust closure.
-    pub(crate) fn of_code(code: Code) -> Arc<Function> {
-        Arc::new(Function { body: Body::Code(code), captured: Vec::new() })
+    pub(crate) fn from_closure(code: Closure) -> Arc<Function> {
+        Arc::new(Function { body: Body::Closure(code), captured: Vec::new() })
     }
 
     /// Starts a call; inexpensive functions have returned when this returns.
@@ -91,18 +91,23 @@ impl Function {
             scope.end_call(step);
             return Call::over(result);
         }
-        // The running call keeps its step alive; `Begun` does not, since the step keeps the session
+        // The running call keeps its step alive; `RunningCall` does not, since the step keeps the session
         // alive.
         let CallStep { context, link } = step;
         let cancellation = context.cancellation().clone();
-        Call(State::Begun(Begun { outcome, cancellation, link: Some(link), later: None }))
+        Call(State::RunningCall(RunningCall {
+            outcome,
+            cancellation,
+            link: Some(link),
+            later: None,
+        }))
     }
 
     /// A call that starts on a pool thread, or on the waiting thread if that is first.
     pub(crate) fn call_in_background(self: &Arc<Self>, scope: &Arc<Scope>, args: Element) -> Call {
         let (cancellation, outcome) = (Cancellation::default(), Arc::<Outcome>::default());
         let link = Some(scope.cancellation.link(&cancellation));
-        let later = Arc::new(Later {
+        let later = Arc::new(DeferredCall {
             function: self.clone(),
             scope: scope.clone(),
             args: Mutex::new(Some(args)),
@@ -111,7 +116,7 @@ impl Function {
         });
         let begins = later.clone();
         scope.background.spawn(Box::new(move || begins.begin()));
-        Call(State::Begun(Begun { outcome, cancellation, link, later: Some(later) }))
+        Call(State::RunningCall(RunningCall { outcome, cancellation, link, later: Some(later) }))
     }
 
     fn begin(
@@ -130,14 +135,14 @@ impl Function {
                     Err(e) => done(Err(e)),
                 }
             }
-            Body::Code(code) => outcome.set(caught("a function", || code(step, args))),
+            Body::Closure(code) => outcome.set(catch_panic("a function", || code(step, args))),
         }
     }
 }
 
 /// Converts a panic of user code to an error; the waiting thread would not see a panic on another
 /// thread.
-pub(crate) fn caught<T>(what: &str, code: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn catch_panic<T>(what: &str, code: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -146,7 +151,7 @@ pub(crate) fn caught<T>(what: &str, code: impl FnOnce() -> Result<T>) -> Result<
 }
 
 /// A call that has not started.
-struct Later {
+struct DeferredCall {
     function: Arc<Function>,
     scope: Arc<Scope>,
     args: Mutex<Option<Element>>,
@@ -154,7 +159,7 @@ struct Later {
     outcome: Arc<Outcome>,
 }
 
-impl Later {
+impl DeferredCall {
     /// Starts the call, unless it was started.
     fn begin(&self) {
         let args = self.args.lock().take();
@@ -205,14 +210,14 @@ pub(crate) struct Call(State);
 
 enum State {
     Over(Option<Result<Element>>),
-    Begun(Begun),
+    RunningCall(RunningCall),
 }
 
-struct Begun {
+struct RunningCall {
     outcome: Arc<Outcome>,
     cancellation: Cancellation,
     link: Option<Registration>,
-    later: Option<Arc<Later>>,
+    later: Option<Arc<DeferredCall>>,
 }
 
 impl Call {
@@ -225,12 +230,12 @@ impl Call {
         let twice = || err!(Internal, "a call was awaited twice");
         match &mut self.0 {
             State::Over(result) => Poll::Ready(result.take().unwrap_or_else(|| Err(twice()))),
-            State::Begun(begun) => begun.poll(cx),
+            State::RunningCall(begun) => begun.poll(cx),
         }
     }
 }
 
-impl Begun {
+impl RunningCall {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Element>> {
         if let Some(later) = self.later.take() {
             later.begin();
@@ -255,7 +260,7 @@ impl Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         if let Some(later) = self.later.take()
             && later.args.lock().take().is_some()
@@ -269,7 +274,7 @@ impl Drop for Begun {
 }
 
 /// The scalar bool that a predicate returns.
-pub(crate) fn truth(result: &[Tensor], what: &str) -> Result<bool> {
+pub(crate) fn bool_result(result: &[Tensor], what: &str) -> Result<bool> {
     match result {
         [answer] if answer.dtype() == thalweg_tensor::DType::Bool && answer.num_elements() == 1 => {
             answer.scalar_value()
@@ -279,7 +284,7 @@ pub(crate) fn truth(result: &[Tensor], what: &str) -> Result<bool> {
 }
 
 /// The scalar integer that a function returns.
-pub(crate) fn integer(result: &[Tensor], what: &str) -> Result<i64> {
+pub(crate) fn int_result(result: &[Tensor], what: &str) -> Result<i64> {
     ensure!(
         matches!(result, [answer] if answer.dtype() == thalweg_tensor::DType::Int64 && answer.num_elements() == 1),
         InvalidArgument,

@@ -8,7 +8,7 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Error, Result, ensure, err};
 
 use super::dataset::{
-    Dataset, INFINITE, Iterate, Next, Source, Transform, Turns, UNKNOWN, dataset_kernel,
+    Dataset, INFINITE, Iterate, Next, Source, Transform, UNKNOWN, YieldBudget, dataset_kernel,
     transformation,
 };
 use super::element::{Element, Spec};
@@ -49,7 +49,7 @@ pub(crate) fn deepest(sources: &[Source]) -> usize {
 }
 
 /// `ZipDataset`: elements with the components of several datasets.
-struct Zipped {
+struct ZipDataset {
     inputs: Vec<Source>,
     spec: Spec,
 }
@@ -57,7 +57,7 @@ struct Zipped {
 /// A `ZipDataset` of these inputs.
 pub(crate) fn zipped(inputs: Vec<Source>, spec: Spec) -> Result<Source> {
     let depth = deepest(&inputs);
-    Source::new(Zipped { inputs, spec }, depth)
+    Source::new(ZipDataset { inputs, spec }, depth)
 }
 
 fn zip(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -65,7 +65,7 @@ fn zip(init: &KernelInit<'_>) -> Result<AnyKernel> {
     dataset_kernel(move |ctx| zipped(inputs(ctx)?, spec.clone()))
 }
 
-impl Dataset for Zipped {
+impl Dataset for ZipDataset {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -89,11 +89,11 @@ impl Dataset for Zipped {
 
     fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let inputs = self.inputs.iter().map(|input| input.iterate(scope)).collect::<Result<_>>()?;
-        Ok(Box::new(Zipping { inputs, drawn: 0, parts: Element::new(), error: None }))
+        Ok(Box::new(ZipIterator { inputs, drawn: 0, parts: Element::new(), error: None }))
     }
 }
 
-struct Zipping {
+struct ZipIterator {
     /// Empty after one of them has ended.
     inputs: Vec<Box<dyn Iterate>>,
     /// Number of inputs whose part of the current element was drawn.
@@ -104,7 +104,7 @@ struct Zipping {
     error: Option<Error>,
 }
 
-impl Iterate for Zipping {
+impl Iterate for ZipIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         if self.inputs.is_empty() {
             return Poll::Ready(Ok(None));
@@ -128,7 +128,7 @@ impl Iterate for Zipping {
 }
 
 /// `ConcatenateDataset`: one dataset after another.
-struct Concatenated {
+struct ConcatenateDataset {
     inputs: [Source; 2],
     spec: Spec,
 }
@@ -142,7 +142,7 @@ pub(crate) fn concatenated(inputs: [Source; 2], spec: Spec) -> Result<Source> {
         "input dataset and another dataset have different output_types"
     );
     let depth = deepest(&inputs);
-    Source::new(Concatenated { inputs, spec }, depth)
+    Source::new(ConcatenateDataset { inputs, spec }, depth)
 }
 
 fn concatenate(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -152,7 +152,7 @@ fn concatenate(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-impl Dataset for Concatenated {
+impl Dataset for ConcatenateDataset {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -170,7 +170,7 @@ impl Dataset for Concatenated {
     }
 
     fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(Concatenating {
+        Ok(Box::new(ConcatenateIterator {
             current: Some(self.inputs[0].iterate(scope)?),
             next: Some(self.inputs[1].clone()),
             scope: scope.clone(),
@@ -178,13 +178,13 @@ impl Dataset for Concatenated {
     }
 }
 
-struct Concatenating {
+struct ConcatenateIterator {
     current: Option<Box<dyn Iterate>>,
     next: Option<Source>,
     scope: Arc<Scope>,
 }
 
-impl Iterate for Concatenating {
+impl Iterate for ConcatenateIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         while let Some(current) = &mut self.current {
             if let Some(element) = ready!(current.poll_next(cx))? {
@@ -201,107 +201,107 @@ impl Iterate for Concatenating {
 
 /// Which op a dataset with a count is.
 #[derive(Clone, Copy)]
-pub(crate) enum Part {
+pub(crate) enum CountOp {
     Repeat,
     Take,
     Skip,
 }
 
 /// `RepeatDataset`, `TakeDataset` or `SkipDataset`; a count of -1 means all elements, or forever.
-pub(crate) struct Counted {
-    pub(crate) part: Part,
+pub(crate) struct CountedDataset {
+    pub(crate) op: CountOp,
     pub(crate) count: i64,
 }
 
 fn repeat(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    counted(init, Part::Repeat)
+    counted(init, CountOp::Repeat)
 }
 
 fn take(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    counted(init, Part::Take)
+    counted(init, CountOp::Take)
 }
 
 fn skip(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    counted(init, Part::Skip)
+    counted(init, CountOp::Skip)
 }
 
-fn counted(init: &KernelInit<'_>, part: Part) -> Result<AnyKernel> {
+fn counted(init: &KernelInit<'_>, op: CountOp) -> Result<AnyKernel> {
     transformation(init, move |ctx, input, spec| {
         let count = ctx.scalar_int(1, "count")?;
-        input.then(spec, Counted { part, count })
+        input.then(spec, CountedDataset { op, count })
     })
 }
 
-impl Transform for Counted {
+impl Transform for CountedDataset {
     fn cardinality(&self, input: &Source) -> i64 {
         let (count, n) = (self.count, input.cardinality());
-        match self.part {
-            Part::Repeat | Part::Take if count == 0 => 0,
-            Part::Repeat if n == 0 => 0,
-            Part::Repeat if count < 0 => INFINITE,
-            Part::Repeat if n < 0 => n,
-            Part::Repeat => n.saturating_mul(count),
-            Part::Take if count < 0 => n,
-            Part::Take if n == INFINITE => count,
-            Part::Take if n == UNKNOWN => UNKNOWN,
-            Part::Take => n.min(count),
-            Part::Skip if count < 0 => 0,
-            Part::Skip if n < 0 => n,
-            Part::Skip => n - count.min(n),
+        match self.op {
+            CountOp::Repeat | CountOp::Take if count == 0 => 0,
+            CountOp::Repeat if n == 0 => 0,
+            CountOp::Repeat if count < 0 => INFINITE,
+            CountOp::Repeat if n < 0 => n,
+            CountOp::Repeat => n.saturating_mul(count),
+            CountOp::Take if count < 0 => n,
+            CountOp::Take if n == INFINITE => count,
+            CountOp::Take if n == UNKNOWN => UNKNOWN,
+            CountOp::Take => n.min(count),
+            CountOp::Skip if count < 0 => 0,
+            CountOp::Skip if n < 0 => n,
+            CountOp::Skip => n - count.min(n),
         }
     }
 
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let count = u64::try_from(self.count).unwrap_or(u64::MAX);
-        Ok(match self.part {
-            Part::Repeat => Box::new(Repeating {
+        Ok(match self.op {
+            CountOp::Repeat => Box::new(RepeatIterator {
                 input: input.clone(),
                 current: None,
                 is_forever: self.count < 0,
                 left: count,
                 scope: scope.clone(),
-                turns: Turns::default(),
+                yield_budget: YieldBudget::default(),
             }),
-            Part::Take if self.count < 0 => input.iterate(scope)?,
-            Part::Take if self.count == 0 => Box::new(Nothing),
-            Part::Skip if self.count < 0 => Box::new(Nothing),
-            Part::Take => Box::new(Taking { input: input.iterate(scope)?, left: count }),
-            Part::Skip => Box::new(Skipping {
+            CountOp::Take if self.count < 0 => input.iterate(scope)?,
+            CountOp::Take if self.count == 0 => Box::new(EmptyIterator),
+            CountOp::Skip if self.count < 0 => Box::new(EmptyIterator),
+            CountOp::Take => Box::new(TakeIterator { input: input.iterate(scope)?, left: count }),
+            CountOp::Skip => Box::new(SkipIterator {
                 input: input.iterate(scope)?,
                 left: count,
-                turns: Turns::default(),
+                yield_budget: YieldBudget::default(),
             }),
         })
     }
 }
 
 /// A dataset without elements.
-pub(crate) struct Nothing;
+pub(crate) struct EmptyIterator;
 
-impl Iterate for Nothing {
+impl Iterate for EmptyIterator {
     fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
         Poll::Ready(Ok(None))
     }
 }
 
-struct Repeating {
+struct RepeatIterator {
     input: Source,
     /// The current iteration, and whether it has produced an element.
     current: Option<(Box<dyn Iterate>, bool)>,
     is_forever: bool,
     left: u64,
     scope: Arc<Scope>,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Iterate for Repeating {
+impl Iterate for RepeatIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         loop {
             let Some((current, has_given)) = &mut self.current else {
                 if self.left == 0 {
                     return Poll::Ready(Ok(None));
                 }
-                ready!(self.turns.poll(cx));
+                ready!(self.yield_budget.poll(cx));
                 if !self.is_forever {
                     self.left -= 1;
                 }
@@ -321,12 +321,12 @@ impl Iterate for Repeating {
     }
 }
 
-struct Taking {
+struct TakeIterator {
     input: Box<dyn Iterate>,
     left: u64,
 }
 
-impl Iterate for Taking {
+impl Iterate for TakeIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         if self.left == 0 {
             return Poll::Ready(Ok(None));
@@ -337,16 +337,16 @@ impl Iterate for Taking {
     }
 }
 
-struct Skipping {
+struct SkipIterator {
     input: Box<dyn Iterate>,
     left: u64,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Iterate for Skipping {
+impl Iterate for SkipIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         while self.left > 0 {
-            ready!(self.turns.poll(cx));
+            ready!(self.yield_budget.poll(cx));
             match ready!(self.input.poll_next(cx))? {
                 Some(_) => self.left -= 1,
                 None => return Poll::Ready(Ok(None)),
@@ -357,14 +357,14 @@ impl Iterate for Skipping {
 }
 
 /// `ShardDataset`: every `num_shards`-th element.
-pub(crate) struct Sharded {
+pub(crate) struct ShardDataset {
     shards: u64,
     index: u64,
     requires_non_empty: bool,
 }
 
-impl Sharded {
-    pub(crate) fn new(shards: i64, index: i64, requires_non_empty: bool) -> Result<Sharded> {
+impl ShardDataset {
+    pub(crate) fn new(shards: i64, index: i64, requires_non_empty: bool) -> Result<ShardDataset> {
         ensure!(
             shards > 0,
             InvalidArgument,
@@ -377,7 +377,7 @@ impl Sharded {
             shards - 1
         );
         let (shards, index) = (shards.unsigned_abs(), index.unsigned_abs());
-        Ok(Sharded { shards, index, requires_non_empty })
+        Ok(ShardDataset { shards, index, requires_non_empty })
     }
 }
 
@@ -386,11 +386,11 @@ fn shard(init: &KernelInit<'_>) -> Result<AnyKernel> {
     transformation(init, move |ctx, input, spec| {
         let shards = ctx.scalar_int(1, "num_shards")?;
         let index = ctx.scalar_int(2, "index")?;
-        input.then(spec, Sharded::new(shards, index, requires_non_empty)?)
+        input.then(spec, ShardDataset::new(shards, index, requires_non_empty)?)
     })
 }
 
-impl Transform for Sharded {
+impl Transform for ShardDataset {
     fn cardinality(&self, input: &Source) -> i64 {
         match u64::try_from(input.cardinality()) {
             Ok(n) => (n / self.shards + u64::from(self.index < n % self.shards)).cast_signed(),
@@ -399,19 +399,19 @@ impl Transform for Sharded {
     }
 
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(Sharding {
+        Ok(Box::new(ShardIterator {
             input: input.iterate(scope)?,
             shards: self.shards,
             index: self.index,
             requires_non_empty: self.requires_non_empty,
             seen: 0,
             first: None,
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
 
-struct Sharding {
+struct ShardIterator {
     input: Box<dyn Iterate>,
     shards: u64,
     index: u64,
@@ -419,10 +419,10 @@ struct Sharding {
     seen: u64,
     /// The shard's element, kept while `require_non_empty` looks for elements of the other shards.
     first: Option<Element>,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Iterate for Sharding {
+impl Iterate for ShardIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         loop {
             if self.seen >= self.shards
@@ -430,7 +430,7 @@ impl Iterate for Sharding {
             {
                 return Poll::Ready(Ok(Some(first)));
             }
-            ready!(self.turns.poll(cx));
+            ready!(self.yield_budget.poll(cx));
             let Some(element) = ready!(self.input.poll_next(cx))? else {
                 if self.requires_non_empty && self.seen < self.shards {
                     self.requires_non_empty = false;

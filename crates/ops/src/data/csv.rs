@@ -12,7 +12,7 @@ use thalweg_tensor::{
 };
 
 use super::dataset::{
-    Dataset, Iterate, Next, Source, Turns, dataset_kernel, flag_input, string_input,
+    Dataset, Iterate, Next, Source, YieldBudget, dataset_kernel, flag_input, string_input,
 };
 use super::element::{Element, Spec};
 use super::files::compression;
@@ -55,7 +55,7 @@ enum Columns {
     AllBut(Vec<usize>),
 }
 
-struct OfCsv {
+struct CsvDataset {
     files: Arc<[Bytes]>,
     format: Arc<Format>,
     spec: Spec,
@@ -67,7 +67,7 @@ fn csv(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let names = ctx.input(0)?;
         ensure!(names.rank() <= 1, InvalidArgument, "`filenames` must be a scalar or a vector.");
         let format = Arc::new(format(ctx, &spec)?);
-        Source::new(OfCsv { files: names.strings()?.into(), format, spec: spec.clone() }, 0)
+        Source::new(CsvDataset { files: names.strings()?.into(), format, spec: spec.clone() }, 0)
     })
 }
 
@@ -138,34 +138,34 @@ fn indices(ctx: &KernelContext<'_>, i: usize, name: &str) -> Result<Vec<usize>> 
     Ok(found)
 }
 
-impl Dataset for OfCsv {
+impl Dataset for CsvDataset {
     fn spec(&self) -> &Spec {
         &self.spec
     }
 
     fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(ReadingCsv {
+        Ok(Box::new(CsvIterator {
             files: self.files.clone(),
             format: self.format.clone(),
             next: 0,
             open: None,
             scope: scope.clone(),
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
 
-struct ReadingCsv {
+struct CsvIterator {
     files: Arc<[Bytes]>,
     format: Arc<Format>,
     /// Number of files opened.
     next: usize,
     open: Option<Records>,
     scope: Arc<Scope>,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl ReadingCsv {
+impl CsvIterator {
     fn open(&mut self) -> Result<Records> {
         let i = self.next;
         self.next += 1;
@@ -180,14 +180,14 @@ impl ReadingCsv {
     }
 }
 
-impl Iterate for ReadingCsv {
+impl Iterate for CsvIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         loop {
             let Some(open) = &mut self.open else {
                 if self.next >= self.files.len() {
                     return Poll::Ready(Ok(None));
                 }
-                ready!(self.turns.poll(cx));
+                ready!(self.yield_budget.poll(cx));
                 self.open = Some(self.open()?);
                 continue;
             };
@@ -224,7 +224,7 @@ struct Records {
 
 /// State of the parser within a field.
 #[derive(Clone, Copy, PartialEq)]
-enum At {
+enum ParseState {
     Start,
     Plain,
     Quoted,
@@ -246,7 +246,7 @@ impl Records {
         }
         self.number += 1;
         let (mut fields, mut field, mut bytes) = (Vec::new(), Vec::new(), 0);
-        let (mut at, mut mistake) = (At::Start, None);
+        let (mut at, mut mistake) = (ParseState::Start, None);
         loop {
             let next = self.peek()?;
             self.content.consume(usize::from(next.is_some()));
@@ -258,12 +258,12 @@ impl Records {
                 self.path
             );
             match (at, next) {
-                (At::Quoted, None) => {
+                (ParseState::Quoted, None) => {
                     mistake = mistake.or(Some("a quoted field has no end"));
                     break;
                 }
-                (At::Quoted, Some(b'"')) => at = At::Closed,
-                (At::Quoted, Some(byte)) => field.push(byte),
+                (ParseState::Quoted, Some(b'"')) => at = ParseState::Closed,
+                (ParseState::Quoted, Some(byte)) => field.push(byte),
                 (_, None) => break,
                 (_, Some(b'\n')) => break,
                 (_, Some(b'\r')) => {
@@ -274,22 +274,22 @@ impl Records {
                 }
                 (_, Some(byte)) if byte == format.delimiter => {
                     fields.push(std::mem::take(&mut field));
-                    at = At::Start;
+                    at = ParseState::Start;
                 }
-                (At::Closed, Some(byte)) => {
+                (ParseState::Closed, Some(byte)) => {
                     if byte != b'"' {
                         mistake = Some("a quote inside a quoted field is not doubled");
                     }
                     field.push(byte);
-                    at = At::Quoted;
+                    at = ParseState::Quoted;
                 }
-                (At::Start, Some(b'"')) if format.quotes => at = At::Quoted,
-                (At::Plain, Some(b'"')) if format.quotes => {
+                (ParseState::Start, Some(b'"')) if format.quotes => at = ParseState::Quoted,
+                (ParseState::Plain, Some(b'"')) if format.quotes => {
                     mistake = Some("a field that is not quoted has a quote");
                 }
                 (_, Some(byte)) => {
                     field.push(byte);
-                    at = At::Plain;
+                    at = ParseState::Plain;
                 }
             }
         }

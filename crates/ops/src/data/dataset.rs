@@ -216,9 +216,9 @@ pub(crate) fn transformation(
 /// Cooperative yielding for loops that may run long without producing an element: lets other work
 /// on the thread run and cancellation take effect.
 #[derive(Default)]
-pub(crate) struct Turns(u32);
+pub(crate) struct YieldBudget(u32);
 
-impl Turns {
+impl YieldBudget {
     /// Pending once in a number of calls.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.0 = self.0.wrapping_add(1);

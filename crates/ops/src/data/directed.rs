@@ -8,7 +8,7 @@ use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, ensure, err};
 
 use super::combine::{deepest, inputs};
-use super::dataset::{Dataset, Iterate, Next, Source, Turns, dataset_kernel};
+use super::dataset::{Dataset, Iterate, Next, Source, YieldBudget, dataset_kernel};
 use super::element::{Element, Spec};
 use super::scope::Scope;
 
@@ -30,7 +30,7 @@ const EXPERIMENTAL_DIRECTED_INTERLEAVE_DATASET: OpDef =
     OpDef { name: "ExperimentalDirectedInterleaveDataset", ..DIRECTED_INTERLEAVE_DATASET };
 
 /// `DirectedInterleaveDataset`: a selector dataset gives the index of the input of each element.
-struct Directed {
+struct DirectedInterleaveDataset {
     selector: Source,
     inputs: Vec<Source>,
     stops_on_empty: bool,
@@ -57,11 +57,14 @@ fn directed(init: &KernelInit<'_>) -> Result<AnyKernel> {
                 "All inputs must have the same output_dtypes."
             );
         }
-        Source::new(Directed { selector, inputs, stops_on_empty, spec: spec.clone() }, depth)
+        Source::new(
+            DirectedInterleaveDataset { selector, inputs, stops_on_empty, spec: spec.clone() },
+            depth,
+        )
     })
 }
 
-impl Dataset for Directed {
+impl Dataset for DirectedInterleaveDataset {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -72,26 +75,26 @@ impl Dataset for Directed {
 
     fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let open = |input: &Source| input.iterate(scope).map(Some);
-        Ok(Box::new(Directing {
+        Ok(Box::new(DirectedInterleaveIterator {
             selector: Some(self.selector.iterate(scope)?),
             inputs: self.inputs.iter().map(open).collect::<Result<_>>()?,
             stops_on_empty: self.stops_on_empty,
             selected: None,
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
 
-struct Directing {
+struct DirectedInterleaveIterator {
     /// `None` after its end.
     selector: Option<Box<dyn Iterate>>,
     inputs: Vec<Option<Box<dyn Iterate>>>,
     stops_on_empty: bool,
     selected: Option<usize>,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Directing {
+impl DirectedInterleaveIterator {
     fn select(&self, element: &Element) -> Result<usize> {
         let index = element
             .first()
@@ -107,12 +110,12 @@ impl Directing {
     }
 }
 
-impl Iterate for Directing {
+impl Iterate for DirectedInterleaveIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         loop {
             let Some(selector) = &mut self.selector else { return Poll::Ready(Ok(None)) };
             let Some(selected) = self.selected else {
-                ready!(self.turns.poll(cx));
+                ready!(self.yield_budget.poll(cx));
                 match ready!(selector.poll_next(cx))? {
                     Some(element) => self.selected = Some(self.select(&element)?),
                     None => self.selector = None,

@@ -120,17 +120,17 @@ impl Spec {
 }
 
 /// An element in a buffer.
-pub(crate) struct Held {
+pub(crate) struct BufferedElement {
     pub(crate) element: Element,
     /// Charge for the buffer slot; the tensors carry their own charges.
     _charge: Charge,
 }
 
-impl Held {
-    pub(crate) fn new(element: Element, budget: &Arc<Budget>) -> Result<Held> {
+impl BufferedElement {
+    pub(crate) fn new(element: Element, budget: &Arc<Budget>) -> Result<BufferedElement> {
         element.iter().try_for_each(|tensor| tensor.ensure_charged(budget))?;
-        let bytes = size_of::<Held>() + element.len() * size_of::<Tensor>();
-        Ok(Held { element, _charge: Charge::new(budget, bytes)? })
+        let bytes = size_of::<BufferedElement>() + element.len() * size_of::<Tensor>();
+        Ok(BufferedElement { element, _charge: Charge::new(budget, bytes)? })
     }
 }
 

@@ -9,9 +9,9 @@ use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Bytes, DType, Error, Result, Tensor, bail, charge_string, ensure, err};
 
-use super::dataset::{Dataset, Iterate, Next, Source, Turns, dataset_kernel, string_input};
+use super::dataset::{Dataset, Iterate, Next, Source, YieldBudget, dataset_kernel, string_input};
 use super::element::Spec;
-use super::records::{Content, Fixed};
+use super::records::{Content, FixedLengthLayout};
 use super::scope::Scope;
 use crate::dataset::OnBadRecord;
 
@@ -58,12 +58,12 @@ const EXPERIMENTAL_MATCHING_FILES_DATASET: OpDef =
 pub(crate) enum Format {
     Lines,
     Records,
-    Fixed(Fixed),
+    Fixed(FixedLengthLayout),
 }
 
 /// Options of reading files.
 #[derive(Clone)]
-pub(crate) struct Reading {
+pub(crate) struct FileOptions {
     pub(crate) format: Format,
     /// `None` detects the compression of each file, for TFRecords only.
     pub(crate) compression: Option<Compression>,
@@ -74,33 +74,33 @@ pub(crate) struct Reading {
     pub(crate) on_bad: Option<OnBadRecord>,
 }
 
-impl Reading {
-    pub(crate) fn new(format: Format, compression: Option<Compression>) -> Reading {
+impl FileOptions {
+    pub(crate) fn new(format: Format, compression: Option<Compression>) -> FileOptions {
         let offsets = Arc::new([]);
-        Reading { format, compression, offsets, bad_records_max: 0, on_bad: None }
+        FileOptions { format, compression, offsets, bad_records_max: 0, on_bad: None }
     }
 }
 
 /// The records of several files in sequence.
-pub(crate) struct OfFiles {
+pub(crate) struct FileDataset {
     files: Arc<[Bytes]>,
-    reading: Reading,
+    reading: FileOptions,
     spec: Spec,
 }
 
-impl OfFiles {
-    pub(crate) fn new(files: Arc<[Bytes]>, reading: Reading) -> OfFiles {
-        OfFiles { files, reading, spec: Spec::scalars(DType::String) }
+impl FileDataset {
+    pub(crate) fn new(files: Arc<[Bytes]>, reading: FileOptions) -> FileDataset {
+        FileDataset { files, reading, spec: Spec::scalars(DType::String) }
     }
 }
 
 fn text_lines(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    dataset_kernel(|ctx| of_files(ctx, Reading::new(Format::Lines, compression(ctx, 1)?)))
+    dataset_kernel(|ctx| file_dataset(ctx, FileOptions::new(Format::Lines, compression(ctx, 1)?)))
 }
 
 fn records(_: &KernelInit<'_>) -> Result<AnyKernel> {
     dataset_kernel(|ctx| {
-        let mut reading = Reading::new(Format::Records, compression(ctx, 1)?);
+        let mut reading = FileOptions::new(Format::Records, compression(ctx, 1)?);
         if ctx.num_inputs() > 3 {
             let offset = |offset| {
                 u64::try_from(offset).map_err(|_| {
@@ -110,7 +110,7 @@ fn records(_: &KernelInit<'_>) -> Result<AnyKernel> {
             let offsets = ctx.ints(3, "byte_offsets")?;
             reading.offsets = offsets.into_iter().map(offset).collect::<Result<_>>()?;
         }
-        of_files(ctx, reading)
+        file_dataset(ctx, reading)
     })
 }
 
@@ -120,13 +120,13 @@ fn fixed_length(_: &KernelInit<'_>) -> Result<AnyKernel> {
             let value = ctx.scalar_int(i, name)?;
             u64::try_from(value).map_err(|_| err!(InvalidArgument, "`{name}` must be >= 0"))
         };
-        let fixed = Fixed {
+        let fixed = FixedLengthLayout {
             header: bytes(1, "header_bytes")?,
             record: bytes(2, "record_bytes")?,
             footer: bytes(3, "footer_bytes")?,
         };
         fixed.check()?;
-        of_files(ctx, Reading::new(Format::Fixed(fixed), compression(ctx, 5)?))
+        file_dataset(ctx, FileOptions::new(Format::Fixed(fixed), compression(ctx, 5)?))
     })
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn compression(ctx: &KernelContext<'_>, i: usize) -> Result<Option<Co
     Compression::from_name(&String::from_utf8_lossy(&name)).map(Some)
 }
 
-fn of_files(ctx: &KernelContext<'_>, reading: Reading) -> Result<Source> {
+fn file_dataset(ctx: &KernelContext<'_>, reading: FileOptions) -> Result<Source> {
     let names = ctx.input(0)?;
     ensure!(names.rank() <= 1, InvalidArgument, "`filenames` must be a scalar or a vector.");
     // For TFRecords, a buffer size of -1 selects the default.
@@ -150,41 +150,41 @@ fn of_files(ctx: &KernelContext<'_>, reading: Reading) -> Result<Source> {
         InvalidArgument,
         "`buffer_size` must be >= 0 (0 == default)"
     );
-    Source::new(OfFiles::new(names.strings()?.into(), reading), 0)
+    Source::new(FileDataset::new(names.strings()?.into(), reading), 0)
 }
 
-impl Dataset for OfFiles {
+impl Dataset for FileDataset {
     fn spec(&self) -> &Spec {
         &self.spec
     }
 
     fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(ReadingFiles {
+        Ok(Box::new(FileIterator {
             files: self.files.clone(),
             reading: self.reading.clone(),
             next: 0,
             open: None,
             count: 0,
             scope: scope.clone(),
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
 
-struct ReadingFiles {
+struct FileIterator {
     files: Arc<[Bytes]>,
     /// `bad_records_max` counts down to the number that remains for the following files.
-    reading: Reading,
+    reading: FileOptions,
     /// Number of files opened.
     next: usize,
     open: Option<Content>,
     /// Number of elements so far.
     count: u64,
     scope: Arc<Scope>,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl ReadingFiles {
+impl FileIterator {
     fn open(&mut self) -> Result<Content> {
         let i = self.next;
         self.next += 1;
@@ -194,7 +194,7 @@ impl ReadingFiles {
     }
 
     /// Closes the current file and adds its damaged records to the count.
-    fn leave(&mut self) {
+    fn close_file(&mut self) {
         let Some(content) = self.open.take() else { return };
         for bad in content.bad_records() {
             self.reading.bad_records_max = self.reading.bad_records_max.saturating_sub(1);
@@ -209,14 +209,14 @@ impl ReadingFiles {
     }
 }
 
-impl Iterate for ReadingFiles {
+impl Iterate for FileIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         loop {
             let Some(open) = &mut self.open else {
                 if self.next >= self.files.len() {
                     return Poll::Ready(Ok(None));
                 }
-                std::task::ready!(self.turns.poll(cx));
+                std::task::ready!(self.yield_budget.poll(cx));
                 self.open = Some(self.open().map_err(|e| self.at_element(e))?);
                 continue;
             };
@@ -226,11 +226,11 @@ impl Iterate for ReadingFiles {
                     let record = charge_string(record, &self.scope.budget)?;
                     return Poll::Ready(Ok(Some(smallvec![Tensor::scalar_string(record)])));
                 }
-                Ok(None) => self.leave(),
+                Ok(None) => self.close_file(),
                 Err(e) => {
                     // The position after the damage is unknown, so reading continues with the next
                     // file.
-                    self.leave();
+                    self.close_file();
                     return Poll::Ready(Err(self.at_element(e)));
                 }
             }
@@ -239,14 +239,14 @@ impl Iterate for ReadingFiles {
 }
 
 /// `MatchingFilesDataset`: names of files that match patterns, one pattern after the other.
-pub(crate) struct Matching {
+pub(crate) struct MatchingFilesDataset {
     patterns: Arc<[Bytes]>,
     spec: Spec,
 }
 
-impl Matching {
-    pub(crate) fn new(patterns: Arc<[Bytes]>) -> Matching {
-        Matching { patterns, spec: Spec::scalars(DType::String) }
+impl MatchingFilesDataset {
+    pub(crate) fn new(patterns: Arc<[Bytes]>) -> MatchingFilesDataset {
+        MatchingFilesDataset { patterns, spec: Spec::scalars(DType::String) }
     }
 }
 
@@ -254,17 +254,17 @@ fn matching(_: &KernelInit<'_>) -> Result<AnyKernel> {
     dataset_kernel(|ctx| {
         let patterns = ctx.input(0)?;
         ensure!(patterns.rank() <= 1, InvalidArgument, "`patterns` must be a scalar or a vector.");
-        Source::new(Matching::new(patterns.strings()?.into()), 0)
+        Source::new(MatchingFilesDataset::new(patterns.strings()?.into()), 0)
     })
 }
 
-impl Dataset for Matching {
+impl Dataset for MatchingFilesDataset {
     fn spec(&self) -> &Spec {
         &self.spec
     }
 
     fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(MatchingNames {
+        Ok(Box::new(MatchingFilesIterator {
             patterns: self.patterns.clone(),
             found: None,
             scope: scope.clone(),
@@ -272,15 +272,15 @@ impl Dataset for Matching {
     }
 }
 
-struct MatchingNames {
+struct MatchingFilesIterator {
     patterns: Arc<[Bytes]>,
     /// Remaining matches of the current pattern; `None` before the directory was listed.
     found: Option<std::vec::IntoIter<String>>,
     scope: Arc<Scope>,
 }
 
-impl MatchingNames {
-    fn look(&self) -> Result<Vec<String>> {
+impl MatchingFilesIterator {
+    fn list_matches(&self) -> Result<Vec<String>> {
         let mut found = Vec::new();
         for pattern in self.patterns.iter() {
             let pattern = String::from_utf8_lossy(pattern);
@@ -295,10 +295,10 @@ impl MatchingNames {
     }
 }
 
-impl Iterate for MatchingNames {
+impl Iterate for MatchingFilesIterator {
     fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
         if self.found.is_none() {
-            self.found = Some(self.look()?.into_iter());
+            self.found = Some(self.list_matches()?.into_iter());
         }
         let next = self.found.as_mut().and_then(Iterator::next);
         Poll::Ready(Ok(next.map(|name| smallvec![Tensor::scalar_string(name)])))

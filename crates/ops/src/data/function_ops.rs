@@ -7,8 +7,8 @@ use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Code, Result, ensure};
 
-use super::call::{Call, Function, FunctionAttr, truth};
-use super::dataset::{Iterate, Next, Source, Transform, Turns, UNKNOWN, transformation};
+use super::call::{Call, Function, FunctionAttr, bool_result};
+use super::dataset::{Iterate, Next, Source, Transform, UNKNOWN, YieldBudget, transformation};
 use super::element::Element;
 use super::mapped::{at_element, out_of_range};
 use super::scope::Scope;
@@ -45,9 +45,9 @@ const EXPERIMENTAL_SCAN_DATASET: OpDef = OpDef { name: "ExperimentalScanDataset"
 
 /// `FilterDataset` (elements that satisfy a predicate) or `TakeWhileDataset` (elements before the
 /// first that does not).
-pub(crate) struct Chosen {
+pub(crate) struct PredicateDataset {
     pub(crate) predicate: Arc<Function>,
-    pub(crate) ends_at_first_other: bool,
+    pub(crate) is_take_while: bool,
     /// Node name for error messages.
     pub(crate) node: Arc<str>,
 }
@@ -60,46 +60,46 @@ fn take_while(init: &KernelInit<'_>) -> Result<AnyKernel> {
     chosen(init, true)
 }
 
-fn chosen(init: &KernelInit<'_>, ends_at_first_other: bool) -> Result<AnyKernel> {
+fn chosen(init: &KernelInit<'_>, is_take_while: bool) -> Result<AnyKernel> {
     let predicate = FunctionAttr::of(init.attrs(), "predicate", "other_arguments")?;
     let node = init.node.name.clone();
     transformation(init, move |ctx, input, spec| {
         let (predicate, node) = (predicate.bind(ctx)?, node.clone());
-        input.then(spec, Chosen { predicate, ends_at_first_other, node })
+        input.then(spec, PredicateDataset { predicate, is_take_while, node })
     })
 }
 
-impl Transform for Chosen {
+impl Transform for PredicateDataset {
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(Choosing {
+        Ok(Box::new(PredicateIterator {
             input: Some(input.iterate(scope)?),
             predicate: self.predicate.clone(),
-            ends_at_first_other: self.ends_at_first_other,
+            is_take_while: self.is_take_while,
             node: self.node.clone(),
             scope: scope.clone(),
             asked: None,
             count: 0,
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
 
-struct Choosing {
+struct PredicateIterator {
     input: Option<Box<dyn Iterate>>,
     predicate: Arc<Function>,
-    ends_at_first_other: bool,
+    is_take_while: bool,
     node: Arc<str>,
     scope: Arc<Scope>,
     asked: Option<(Element, Call)>,
     count: u64,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Iterate for Choosing {
+impl Iterate for PredicateIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         loop {
             if self.asked.is_none() {
-                ready!(self.turns.poll(cx));
+                ready!(self.yield_budget.poll(cx));
                 let Some(input) = &mut self.input else { return Poll::Ready(Ok(None)) };
                 let Some(element) = ready!(input.poll_next(cx))? else {
                     self.input = None;
@@ -114,12 +114,12 @@ impl Iterate for Choosing {
             self.count += 1;
             let Some((element, _)) = self.asked.take() else { continue };
             let holds = answer
-                .and_then(|a| truth(&a, "Predicate function"))
+                .and_then(|a| bool_result(&a, "Predicate function"))
                 .map_err(|e| at_element(e, &self.node, number))?;
             if holds {
                 return Poll::Ready(Ok(Some(element)));
             }
-            if self.ends_at_first_other {
+            if self.is_take_while {
                 self.input = None;
             }
         }
@@ -128,7 +128,7 @@ impl Iterate for Choosing {
 
 /// `ScanDataset`: a function of a state and an element returns the next state and an output
 /// element.
-pub(crate) struct Scanned {
+pub(crate) struct ScanDataset {
     pub(crate) function: Arc<Function>,
     pub(crate) initial: Element,
     /// Number of components of an output element, if known.
@@ -147,17 +147,17 @@ fn scan(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let initial = initial.map(|i| ctx.input(i).cloned()).collect::<Result<Element>>()?;
         let (function, node) = (function.bind(ctx)?, node.clone());
         let outputs = Some(spec.dtypes.len());
-        input.then(spec, Scanned { function, initial, outputs, preserves_cardinality, node })
+        input.then(spec, ScanDataset { function, initial, outputs, preserves_cardinality, node })
     })
 }
 
-impl Transform for Scanned {
+impl Transform for ScanDataset {
     fn cardinality(&self, input: &Source) -> i64 {
         if self.preserves_cardinality { input.cardinality() } else { UNKNOWN }
     }
 
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(Scanning {
+        Ok(Box::new(ScanIterator {
             input: input.iterate(scope)?,
             function: self.function.clone(),
             state: self.initial.clone(),
@@ -171,7 +171,7 @@ impl Transform for Scanned {
     }
 }
 
-struct Scanning {
+struct ScanIterator {
     input: Box<dyn Iterate>,
     function: Arc<Function>,
     state: Element,
@@ -183,7 +183,7 @@ struct Scanning {
     count: u64,
 }
 
-impl Scanning {
+impl ScanIterator {
     /// Splits the function's results into the next state and an element.
     fn part(&mut self, mut returned: Element) -> Result<Element> {
         let states = self.state.len();
@@ -210,7 +210,7 @@ impl Scanning {
     }
 }
 
-impl Iterate for Scanning {
+impl Iterate for ScanIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         if self.call.is_none() {
             let Some(element) = ready!(self.input.poll_next(cx))? else {

@@ -18,7 +18,7 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[KernelSpec { op: "GeneratorDataset", create: generator, ..KernelSpec::CPU }],
 };
 
-struct Generated {
+struct GeneratorDataset {
     functions: Arc<Functions>,
     spec: Spec,
     node: Arc<str>,
@@ -39,17 +39,17 @@ fn generator(init: &KernelInit<'_>) -> Result<AnyKernel> {
     dataset_kernel(move |ctx| {
         let (begin, next, end) = (begin.bind(ctx)?, next.bind(ctx)?, end.bind(ctx)?);
         let functions = Arc::new(Functions { begin, next, end });
-        Source::new(Generated { functions, spec: spec.clone(), node: node.clone() }, 0)
+        Source::new(GeneratorDataset { functions, spec: spec.clone(), node: node.clone() }, 0)
     })
 }
 
-impl Dataset for Generated {
+impl Dataset for GeneratorDataset {
     fn spec(&self) -> &Spec {
         &self.spec
     }
 
     fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(Generating {
+        Ok(Box::new(GeneratorIterator {
             stage: Stage::Beginning(None),
             functions: self.functions.clone(),
             node: self.node.clone(),
@@ -70,7 +70,7 @@ enum Stage {
     Ended,
 }
 
-struct Generating {
+struct GeneratorIterator {
     stage: Stage,
     functions: Arc<Functions>,
     node: Arc<str>,
@@ -78,7 +78,7 @@ struct Generating {
     scope: Arc<Scope>,
 }
 
-impl Iterate for Generating {
+impl Iterate for GeneratorIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         let scope = &self.scope;
         loop {

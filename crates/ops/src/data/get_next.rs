@@ -65,7 +65,7 @@ impl Request {
 }
 
 /// An iterator and the queue of calls for its elements.
-pub(crate) struct Pump {
+pub(crate) struct GetNextQueue {
     iterator: Mutex<Box<dyn Iterate>>,
     waiting: Mutex<VecDeque<Request>>,
     /// An element that was drawn for a call that was cancelled meanwhile.
@@ -74,10 +74,10 @@ pub(crate) struct Pump {
     drawn: AtomicU64,
 }
 
-impl Pump {
+impl GetNextQueue {
     /// `drawn` is the number of elements that the iterator has already produced.
-    pub(crate) fn new(iterator: Box<dyn Iterate>, drawn: u64) -> Pump {
-        Pump {
+    pub(crate) fn new(iterator: Box<dyn Iterate>, drawn: u64) -> GetNextQueue {
+        GetNextQueue {
             iterator: Mutex::new(iterator),
             waiting: Mutex::default(),
             kept: Mutex::default(),
@@ -98,7 +98,7 @@ impl Pump {
     }
 }
 
-impl Work for Pump {
+impl Work for GetNextQueue {
     fn advance(&self, cx: &mut Context<'_>) -> After {
         if self.waiting.lock().is_empty() {
             return After::default();
@@ -129,25 +129,25 @@ impl Work for Pump {
 }
 
 /// Enqueues `call` for the next element; it completes at once if the element is available.
-fn submit(pump: &Arc<Task<Pump>>, call: AsyncCall, spec: Spec, is_optional: bool) {
-    let number = pump.work.next_number.fetch_add(1, Ordering::Relaxed);
+fn submit(queue: &Arc<Task<GetNextQueue>>, call: AsyncCall, spec: Spec, is_optional: bool) {
+    let number = queue.work.next_number.fetch_add(1, Ordering::Relaxed);
     let step = call.step.clone();
     let request = Request { number, call, spec, is_optional, registration: None };
-    pump.work.waiting.lock().push_back(request);
-    pump.run_here();
-    let is_waiting = || pump.work.waiting.lock().iter().any(|request| request.number == number);
+    queue.work.waiting.lock().push_back(request);
+    queue.run_here();
+    let is_waiting = || queue.work.waiting.lock().iter().any(|request| request.number == number);
     if !is_waiting() {
         return;
     }
-    let weak = Arc::downgrade(pump);
+    let weak = Arc::downgrade(queue);
     let registration = step.cancellation().on_cancel(move |cause| {
-        let withdrawn = weak.upgrade().and_then(|pump| pump.work.withdraw(number));
+        let withdrawn = weak.upgrade().and_then(|queue| queue.work.withdraw(number));
         if let Some(request) = withdrawn {
             request.call.complete(Err(cause.clone()));
         }
     });
     let unused = {
-        let mut waiting = pump.work.waiting.lock();
+        let mut waiting = queue.work.waiting.lock();
         match waiting.iter_mut().find(|request| request.number == number) {
             Some(request) => request.registration.replace(registration),
             None => Some(registration),
@@ -163,9 +163,9 @@ struct GetNext {
 
 impl AsyncKernel for GetNext {
     fn start(&self, call: AsyncCall) {
-        let pump = state_of_call::<IteratorResource>(&call, 0).and_then(|found| found.pump());
-        match pump {
-            Ok(pump) => submit(&pump, call, self.spec.clone(), self.is_optional),
+        let queue = state_of_call::<IteratorResource>(&call, 0).and_then(|found| found.queue());
+        match queue {
+            Ok(queue) => submit(&queue, call, self.spec.clone(), self.is_optional),
             Err(e) => call.complete(Err(e)),
         }
     }

@@ -8,12 +8,12 @@ use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, Tensor, ensure};
 
-use super::call::{Call, Function, FunctionAttr, integer};
-use super::dataset::{Iterate, Next, Source, Transform, Turns, transformation};
-use super::element::{Element, Held, Spec};
+use super::call::{Call, Function, FunctionAttr, int_result};
+use super::dataset::{Iterate, Next, Source, Transform, YieldBudget, transformation};
+use super::element::{BufferedElement, Element, Spec};
 use super::mapped::at_element;
 use super::scope::Scope;
-use super::window::Listed;
+use super::window::ElementsDataset;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -50,7 +50,7 @@ const EXPERIMENTAL_GROUP_BY_REDUCER_DATASET: OpDef =
 
 /// `GroupByWindowDataset`: a reduce function maps each window of elements with equal keys to a
 /// dataset.
-struct ByWindow {
+struct GroupByWindowDataset {
     key: Arc<Function>,
     size: Arc<Function>,
     reduce: Arc<Function>,
@@ -66,14 +66,14 @@ fn group_by_window(init: &KernelInit<'_>) -> Result<AnyKernel> {
     transformation(init, move |ctx, input, spec| {
         let (key, size, reduce) = (key.bind(ctx)?, size.bind(ctx)?, reduce.bind(ctx)?);
         let node = node.clone();
-        input.then(spec, ByWindow { key, size, reduce, node })
+        input.then(spec, GroupByWindowDataset { key, size, reduce, node })
     })
 }
 
-impl Transform for ByWindow {
+impl Transform for GroupByWindowDataset {
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(Grouping {
-            keyed: Keyed::new(input, &self.key, &self.node, scope)?,
+        Ok(Box::new(GroupByWindowIterator {
+            keyed: KeyedElements::new(input, &self.key, &self.node, scope)?,
             spec: input.spec().clone(),
             depth: input.depth(),
             size: self.size.clone(),
@@ -82,13 +82,13 @@ impl Transform for ByWindow {
             sizes: BTreeMap::new(),
             stage: Stage::Drawing,
             scope: scope.clone(),
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
 
 /// Elements with their keys.
-struct Keyed {
+struct KeyedElements {
     /// `None` after its end.
     input: Option<Box<dyn Iterate>>,
     key: Arc<Function>,
@@ -99,14 +99,14 @@ struct Keyed {
     scope: Arc<Scope>,
 }
 
-impl Keyed {
+impl KeyedElements {
     fn new(
         input: &Source,
         key: &Arc<Function>,
         node: &Arc<str>,
         scope: &Arc<Scope>,
-    ) -> Result<Keyed> {
-        Ok(Keyed {
+    ) -> Result<KeyedElements> {
+        Ok(KeyedElements {
             input: Some(input.iterate(scope)?),
             key: key.clone(),
             asked: None,
@@ -133,7 +133,7 @@ impl Keyed {
         self.count += 1;
         let element = self.asked.take().map(|(element, _)| element).unwrap_or_default();
         let key = key
-            .and_then(|key| integer(&key, "`key_func`"))
+            .and_then(|key| int_result(&key, "`key_func`"))
             .map_err(|e| at_element(e, &self.node, number))?;
         Poll::Ready(Ok(Some((key, element))))
     }
@@ -151,25 +151,25 @@ enum Stage {
     Flushing(Box<dyn Iterate>),
 }
 
-struct Grouping {
-    keyed: Keyed,
+struct GroupByWindowIterator {
+    keyed: KeyedElements,
     spec: Spec,
     depth: usize,
     size: Arc<Function>,
     reduce: Arc<Function>,
-    groups: BTreeMap<i64, Vec<Held>>,
+    groups: BTreeMap<i64, Vec<BufferedElement>>,
     sizes: BTreeMap<i64, usize>,
     stage: Stage,
     scope: Arc<Scope>,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Grouping {
+impl GroupByWindowIterator {
     /// Starts the reduce function on the elements of this key.
     fn flush(&mut self, key: i64) -> Result<Stage> {
         let held = self.groups.remove(&key).unwrap_or_default();
         let elements = Arc::new(held.into_iter().map(|held| held.element).collect());
-        let listed = Listed { elements, spec: self.spec.clone() };
+        let listed = ElementsDataset { elements, spec: self.spec.clone() };
         let window = Source::new(listed, self.depth)?.into_tensor()?;
         Ok(Stage::Reducing(self.reduce.call(&self.scope, [Tensor::scalar(key), window])))
     }
@@ -177,7 +177,7 @@ impl Grouping {
     /// Adds an element to the window of its key, whose window size is known.
     fn add(&mut self, key: i64, element: Element) -> Result<Stage> {
         let size = self.sizes.get(&key).copied().unwrap_or(1);
-        let held = Held::new(element, &self.scope.budget)?;
+        let held = BufferedElement::new(element, &self.scope.budget)?;
         let group = self.groups.entry(key).or_default();
         group.push(held);
         if group.len() >= size { self.flush(key) } else { Ok(Stage::Drawing) }
@@ -193,7 +193,7 @@ impl Grouping {
     }
 
     fn sized(&mut self, size: Result<Element>, key: i64, element: Element) -> Result<Stage> {
-        let size = integer(&size?, "`window_size_func`")?;
+        let size = int_result(&size?, "`window_size_func`")?;
         ensure!(
             size > 0,
             InvalidArgument,
@@ -205,10 +205,10 @@ impl Grouping {
     }
 }
 
-impl Iterate for Grouping {
+impl Iterate for GroupByWindowIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         loop {
-            ready!(self.turns.poll(cx));
+            ready!(self.yield_budget.poll(cx));
             match &mut self.stage {
                 Stage::Drawing => match ready!(self.keyed.poll(cx))? {
                     Some((key, element)) => self.stage = self.keyed(key, element)?,
@@ -252,7 +252,7 @@ fn ensure_one(returned: &[Tensor]) -> Result<()> {
 }
 
 /// `GroupByReducerDataset`: a reducer's result for each key.
-struct ByReducer {
+struct GroupByReducerDataset {
     functions: Arc<[Arc<Function>; 4]>,
     node: Arc<str>,
 }
@@ -270,19 +270,19 @@ fn group_by_reducer(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let [key, begin, reduce, finalize] = &functions;
         let functions =
             Arc::new([key.bind(ctx)?, begin.bind(ctx)?, reduce.bind(ctx)?, finalize.bind(ctx)?]);
-        input.then(spec, ByReducer { functions, node: node.clone() })
+        input.then(spec, GroupByReducerDataset { functions, node: node.clone() })
     })
 }
 
-impl Transform for ByReducer {
+impl Transform for GroupByReducerDataset {
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(ReducingByKey {
-            keyed: Keyed::new(input, &self.functions[0], &self.node, scope)?,
+        Ok(Box::new(GroupByReducerIterator {
+            keyed: KeyedElements::new(input, &self.functions[0], &self.node, scope)?,
             functions: self.functions.clone(),
             states: BTreeMap::new(),
             stage: ReduceStage::Drawing,
             scope: scope.clone(),
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
@@ -295,16 +295,16 @@ enum ReduceStage {
     Finalizing(Call),
 }
 
-struct ReducingByKey {
-    keyed: Keyed,
+struct GroupByReducerIterator {
+    keyed: KeyedElements,
     functions: Arc<[Arc<Function>; 4]>,
-    states: BTreeMap<i64, Held>,
+    states: BTreeMap<i64, BufferedElement>,
     stage: ReduceStage,
     scope: Arc<Scope>,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl ReducingByKey {
+impl GroupByReducerIterator {
     fn reduce(&self, key: i64, state: Element, element: Element) -> ReduceStage {
         let args = state.into_iter().chain(element);
         ReduceStage::Reducing(key, self.functions[2].call(&self.scope, args))
@@ -321,10 +321,10 @@ impl ReducingByKey {
     }
 }
 
-impl Iterate for ReducingByKey {
+impl Iterate for GroupByReducerIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         loop {
-            ready!(self.turns.poll(cx));
+            ready!(self.yield_budget.poll(cx));
             match &mut self.stage {
                 ReduceStage::Drawing => match ready!(self.keyed.poll(cx))? {
                     Some((key, element)) => self.stage = self.keyed(key, element),
@@ -345,7 +345,7 @@ impl Iterate for ReducingByKey {
                 ReduceStage::Reducing(key, call) => {
                     let (state, key) = (ready!(call.poll(cx)), *key);
                     self.stage = ReduceStage::Drawing;
-                    self.states.insert(key, Held::new(state?, &self.scope.budget)?);
+                    self.states.insert(key, BufferedElement::new(state?, &self.scope.budget)?);
                 }
                 ReduceStage::Finalizing(call) => {
                     let result = ready!(call.poll(cx));

@@ -8,7 +8,7 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Charge, Result, ensure};
 
 use super::call::{Call, Function, FunctionAttr};
-use super::dataset::{Iterate, Next, Source, Transform, Turns, transformation};
+use super::dataset::{Iterate, Next, Source, Transform, YieldBudget, transformation};
 use super::element::Element;
 use super::mapped::{at_element, checked_calls};
 use super::prefetch;
@@ -70,7 +70,7 @@ const PARALLEL_INTERLEAVE_DATASET_V4: OpDef =
 /// `InterleaveDataset`: interleaves `cycle_length` datasets, with `block_length` consecutive
 /// elements of each.
 #[derive(Clone)]
-pub(crate) struct Interleaved {
+pub(crate) struct InterleaveDataset {
     pub(crate) function: Arc<Function>,
     pub(crate) cycle: usize,
     pub(crate) block: u64,
@@ -85,7 +85,7 @@ fn flat_map(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let node = init.node.name.clone();
     transformation(init, move |ctx, input, spec| {
         let (function, node) = (function.bind(ctx)?, node.clone());
-        input.then(spec, Interleaved { function, cycle: 1, block: 1, ahead: 0, node })
+        input.then(spec, InterleaveDataset { function, cycle: 1, block: 1, ahead: 0, node })
     })
 }
 
@@ -129,13 +129,13 @@ fn interleave(init: &KernelInit<'_>) -> Result<AnyKernel> {
         };
         let (function, node) = (function.bind(ctx)?, node.clone());
         let block = block.unsigned_abs();
-        input.then(spec, Interleaved { function, cycle, block, ahead, node })
+        input.then(spec, InterleaveDataset { function, cycle, block, ahead, node })
     })
 }
 
-impl Transform for Interleaved {
+impl Transform for InterleaveDataset {
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(Interleaving {
+        Ok(Box::new(InterleaveIterator {
             input: Some(input.iterate(scope)?),
             how: self.clone(),
             scope: scope.clone(),
@@ -145,23 +145,23 @@ impl Transform for Interleaved {
             taken: 0,
             call: None,
             count: 0,
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
 
 /// An open dataset of the cycle.
-struct Open {
+struct OpenDataset {
     elements: Box<dyn Iterate>,
     _charge: Charge,
 }
 
-struct Interleaving {
+struct InterleaveIterator {
     input: Option<Box<dyn Iterate>>,
-    how: Interleaved,
+    how: InterleaveDataset,
     scope: Arc<Scope>,
     /// Open datasets by slot of the cycle; slots that were never used are missing.
-    open: Vec<Option<Open>>,
+    open: Vec<Option<OpenDataset>>,
     open_count: usize,
     /// The current slot.
     at: usize,
@@ -171,10 +171,10 @@ struct Interleaving {
     call: Option<Call>,
     /// Number of datasets opened.
     count: u64,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Interleaving {
+impl InterleaveIterator {
     fn next_place(&mut self) {
         self.taken = 0;
         self.at = (self.at + 1) % self.how.cycle;
@@ -207,13 +207,13 @@ impl Interleaving {
         if self.at >= self.open.len() {
             self.open.resize_with(self.at + 1, || None);
         }
-        self.open[self.at] = Some(Open { elements: opened, _charge: charge });
+        self.open[self.at] = Some(OpenDataset { elements: opened, _charge: charge });
         self.open_count += 1;
         Ok(())
     }
 }
 
-impl Iterate for Interleaving {
+impl Iterate for InterleaveIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         loop {
             if let Some(Some(current)) = self.open.get_mut(self.at) {
@@ -227,7 +227,7 @@ impl Iterate for Interleaving {
                 self.open[self.at] = None;
                 self.open_count -= 1;
                 self.next_place();
-                ready!(self.turns.poll(cx));
+                ready!(self.yield_budget.poll(cx));
             } else if let Some(call) = &mut self.call {
                 let returned = ready!(call.poll(cx));
                 self.call = None;

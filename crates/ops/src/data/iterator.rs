@@ -15,13 +15,13 @@ use thalweg_tensor::{
     Bytes, Error, Resource, ResourceHandle, Result, Shape, Tensor, Variant, bail, ensure, err,
 };
 
-use super::dataset::{Iterate, Next, Source, Turns};
+use super::dataset::{Iterate, Next, Source, YieldBudget};
 use super::element::Spec;
-use super::get_next::Pump;
+use super::get_next::GetNextQueue;
 use super::scope::Scope;
 use super::seeds::set_anonymous;
 use super::task::Task;
-use crate::state::handle::{Owner, Place, state_input, state_kernel};
+use crate::state::handle::{Owner, ResourceName, state_input, state_kernel};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -95,12 +95,12 @@ const EXPERIMENTAL_ITERATOR_GET_DEVICE: OpDef =
     OpDef { name: "ExperimentalIteratorGetDevice", ..ITERATOR_GET_DEVICE };
 
 /// A resource from which elements are drawn.
-pub(crate) trait Drawn: Resource {
+pub(crate) trait ElementSource: Resource {
     /// Dtypes and shapes of the elements.
     fn spec(&self) -> &Spec;
 }
 
-impl Drawn for IteratorResource {
+impl ElementSource for IteratorResource {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -109,49 +109,53 @@ impl Drawn for IteratorResource {
 /// An iterator resource; it has no dataset before it is initialized.
 pub(crate) struct IteratorResource {
     spec: Spec,
-    opened: Mutex<Option<Opened>>,
+    opened: Mutex<Option<OpenIterator>>,
 }
 
 /// A dataset and its iterator.
-struct Opened {
+struct OpenIterator {
     dataset: Source,
     scope: Arc<Scope>,
-    pump: Arc<Task<Pump>>,
+    queue: Arc<Task<GetNextQueue>>,
 }
 
-impl Drop for Opened {
+impl Drop for OpenIterator {
     fn drop(&mut self) {
         self.scope.cancellation.cancel(err!(Cancelled, "the iterator is gone"));
     }
 }
 
-impl Opened {
+impl OpenIterator {
     /// Starts an iteration at element `done`.
-    fn new(dataset: Source, step: &StepContext, done: u64) -> Result<Opened> {
+    fn new(dataset: Source, step: &StepContext, done: u64) -> Result<OpenIterator> {
         let scope = Scope::new(step);
         if done > 0 {
             dataset.rewind_all();
         }
         let mut iterator = dataset.iterate(&scope)?;
         if done > 0 {
-            iterator = Box::new(Replaying { input: iterator, left: done, turns: Turns::default() });
+            iterator = Box::new(FastForwardIterator {
+                input: iterator,
+                left: done,
+                yield_budget: YieldBudget::default(),
+            });
         }
-        let pump = Task::new(&scope.background, Pump::new(iterator, done));
-        Ok(Opened { dataset, scope, pump })
+        let queue = Task::new(&scope.background, GetNextQueue::new(iterator, done));
+        Ok(OpenIterator { dataset, scope, queue })
     }
 }
 
 /// Skips the elements before a restored position.
-struct Replaying {
+struct FastForwardIterator {
     input: Box<dyn Iterate>,
     left: u64,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Iterate for Replaying {
+impl Iterate for FastForwardIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         while self.left > 0 {
-            ready!(self.turns.poll(cx));
+            ready!(self.yield_budget.poll(cx));
             // Failed elements count as well: they were drawn.
             if let Ok(None) = ready!(self.input.poll_next(cx)) {
                 return Poll::Ready(Ok(None));
@@ -176,16 +180,16 @@ impl IteratorResource {
     /// Starts over with this dataset, at element `done`.
     fn open(&self, dataset: Source, step: &StepContext, done: u64) -> Result<()> {
         self.spec.check_accepts(dataset.spec())?;
-        let opened = Opened::new(dataset, step, done)?;
+        let opened = OpenIterator::new(dataset, step, done)?;
         let before = self.opened.lock().replace(opened);
         drop(before);
         Ok(())
     }
 
     /// The queue of calls for the iterator's elements.
-    pub(crate) fn pump(&self) -> Result<Arc<Task<Pump>>> {
+    pub(crate) fn queue(&self) -> Result<Arc<Task<GetNextQueue>>> {
         match &*self.opened.lock() {
-            Some(opened) => Ok(opened.pump.clone()),
+            Some(opened) => Ok(opened.queue.clone()),
             None => bail!(
                 FailedPrecondition,
                 "GetNext() failed because the iterator has not been initialized. Ensure that you have run the initializer operation for this iterator before getting the next element."
@@ -270,7 +274,7 @@ fn one_shot(init: &KernelInit<'_>) -> Result<AnyKernel> {
         factory: name.clone(),
         attrs: attr.iter().map(value).collect(),
         spec: Spec::of(init.attrs())?,
-        owner: Arc::new(Owner::new(Place::of(init, false)?)),
+        owner: Arc::new(Owner::new(ResourceName::of(init, false)?)),
         state: Arc::default(),
     })))
 }
@@ -344,7 +348,7 @@ fn get_device(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// `IteratorToStringHandle`: serializes a handle.
-pub(crate) fn to_string<T: Drawn>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+pub(crate) fn to_string<T: ElementSource>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let _: Arc<T> = state_input(ctx, 0)?;
         let proto = ctx.input(0)?.to_proto()?;
@@ -354,7 +358,7 @@ pub(crate) fn to_string<T: Drawn>(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// `IteratorFromStringHandle`: parses the output of [`to_string`].
-pub(crate) fn from_string<T: Drawn>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+pub(crate) fn from_string<T: ElementSource>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let spec = Spec::of(init.attrs())?;
     AnyKernel::new(move |ctx| {
         let handle = handle_from_string(ctx)?;
@@ -398,9 +402,9 @@ const STATE_TYPE: &str = "thalweg::IteratorState";
 /// Number of elements drawn from an iterator. Skipping as many elements of an equal dataset
 /// restores the position, unless the dataset is random without a seed.
 #[derive(Debug)]
-struct SavedPlace(u64);
+struct SavedPosition(u64);
 
-impl Variant for SavedPlace {
+impl Variant for SavedPosition {
     fn type_name(&self) -> &str {
         STATE_TYPE
     }
@@ -413,7 +417,7 @@ impl Variant for SavedPlace {
 fn serialize(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let iterator: Arc<IteratorResource> = state_input(ctx, 0)?;
-        let saved = SavedPlace(iterator.pump()?.work.drawn());
+        let saved = SavedPosition(iterator.queue()?.work.drawn());
         let shape = Shape::new(&[1])?;
         ctx.set_output(0, Tensor::from_variants(shape, vec![Some(Arc::new(saved))])?)
     })

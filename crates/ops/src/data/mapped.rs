@@ -27,7 +27,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 /// A function applied to every element.
-pub(crate) struct Mapped {
+pub(crate) struct MapDataset {
     pub(crate) function: Arc<Function>,
     pub(crate) preserves_cardinality: bool,
     /// Number of parallel calls; `None` starts a call when its result is requested.
@@ -58,18 +58,18 @@ fn map(init: &KernelInit<'_>) -> Result<AnyKernel> {
         };
         let function = function.bind(ctx)?;
         let node = node.clone();
-        input.then(spec, Mapped { function, preserves_cardinality, calls, node })
+        input.then(spec, MapDataset { function, preserves_cardinality, calls, node })
     })
 }
 
-impl Transform for Mapped {
+impl Transform for MapDataset {
     fn cardinality(&self, input: &Source) -> i64 {
         if self.preserves_cardinality { input.cardinality() } else { UNKNOWN }
     }
 
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let input = input.iterate(scope)?;
-        let calling = Calling {
+        let calling = MapCalls {
             function: self.function.clone(),
             scope: scope.clone(),
             node: self.node.clone(),
@@ -77,16 +77,19 @@ impl Transform for Mapped {
             preserves_cardinality: self.preserves_cardinality,
         };
         Ok(match self.calls.map(|n| scope.calls(n)) {
-            None => Box::new(OneByOne { input, calling, call: None }),
-            Some(window) => {
-                Box::new(Several { input: Some(input), calling, window, begun: VecDeque::new() })
-            }
+            None => Box::new(SequentialMapIterator { input, calling, call: None }),
+            Some(window) => Box::new(ParallelMapIterator {
+                input: Some(input),
+                calling,
+                window,
+                begun: VecDeque::new(),
+            }),
         })
     }
 }
 
 /// State shared by the calls of one iteration.
-struct Calling {
+struct MapCalls {
     function: Arc<Function>,
     scope: Arc<Scope>,
     node: Arc<str>,
@@ -95,7 +98,7 @@ struct Calling {
     preserves_cardinality: bool,
 }
 
-impl Calling {
+impl MapCalls {
     /// Converts the result of a call to the iterator's.
     fn outcome(&mut self, result: Result<Element>) -> Result<Option<Element>> {
         let number = self.count;
@@ -125,13 +128,13 @@ pub(crate) fn at_element(e: Error, node: &str, number: u64) -> Error {
 }
 
 /// Sequential calls.
-struct OneByOne {
+struct SequentialMapIterator {
     input: Box<dyn Iterate>,
-    calling: Calling,
+    calling: MapCalls,
     call: Option<Call>,
 }
 
-impl Iterate for OneByOne {
+impl Iterate for SequentialMapIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         if self.call.is_none() {
             let Some(element) = ready!(self.input.poll_next(cx))? else {
@@ -147,20 +150,20 @@ impl Iterate for OneByOne {
 }
 
 /// Parallel calls; results are returned in the elements' order.
-struct Several {
+struct ParallelMapIterator {
     /// `None` after its end.
     input: Option<Box<dyn Iterate>>,
-    calling: Calling,
+    calling: MapCalls,
     window: usize,
     begun: VecDeque<Result<Call>>,
 }
 
-impl Several {
+impl ParallelMapIterator {
     fn fill(&mut self, cx: &mut Context<'_>) {
         while let Some(input) = &mut self.input
             && self.begun.len() < self.window
         {
-            let Calling { function, scope, .. } = &self.calling;
+            let MapCalls { function, scope, .. } = &self.calling;
             match input.poll_next(cx) {
                 Poll::Ready(Ok(Some(element))) => {
                     self.begun.push_back(Ok(function.call_in_background(scope, element)));
@@ -173,7 +176,7 @@ impl Several {
     }
 }
 
-impl Iterate for Several {
+impl Iterate for ParallelMapIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         self.fill(cx);
         let result = match self.begun.front_mut() {

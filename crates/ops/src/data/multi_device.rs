@@ -10,7 +10,7 @@ use thalweg_kernel::{AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, Kern
 use thalweg_tensor::{Resource, Result, Tensor, bail, ensure, err};
 
 use super::dataset::{Iterate, Source};
-use super::element::{Element, Held, Spec};
+use super::element::{BufferedElement, Element, Spec};
 use super::get_next::Request;
 use super::iterator::{from_string, to_string};
 use super::optional::declared_shapes;
@@ -91,19 +91,19 @@ pub(crate) struct MultiDevice {
 struct State {
     /// Incremented by each initialization (`incarnation_id`).
     incarnation: i64,
-    dealing: Option<Dealing>,
+    distribution: Option<Distribution>,
 }
 
 /// A dataset that is being distributed over the shards.
-struct Dealing {
+struct Distribution {
     scope: Arc<Scope>,
-    dealer: Arc<Task<Dealer>>,
+    distributor: Arc<Task<Distributor>>,
 }
 
-impl Drop for Dealing {
+impl Drop for Distribution {
     fn drop(&mut self) {
         self.scope.cancellation.cancel(err!(Cancelled, "the iterator is gone"));
-        let shards = std::mem::take(&mut self.dealer.work.hands.lock().shards);
+        let shards = std::mem::take(&mut self.distributor.work.queues.lock().shards);
         for request in shards.into_iter().flat_map(|shard| shard.waiting) {
             request.call.complete(Err(err!(Cancelled, "the iterator was started anew")));
         }
@@ -116,7 +116,7 @@ impl Resource for MultiDevice {
     }
 }
 
-impl super::iterator::Drawn for MultiDevice {
+impl super::iterator::ElementSource for MultiDevice {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -154,21 +154,21 @@ fn start(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let capacity = ctx.scalar_int(2, "max_buffer_size")?;
         iterator.spec.check_accepts(dataset.spec())?;
         let scope = Scope::new(ctx.step());
-        let hands = Hands {
+        let queues = ShardQueues {
             shards: (0..iterator.shards).map(|_| Shard::default()).collect(),
             next: 0,
             is_ended: false,
             number: 0,
         };
-        let dealer = Dealer {
+        let distributor = Distributor {
             input: Mutex::new(dataset.iterate(&scope)?),
-            hands: Mutex::new(hands),
+            queues: Mutex::new(queues),
             capacity: usize::try_from(capacity).unwrap_or(1).max(1),
             scope: scope.clone(),
         };
-        let dealer = Task::new(&scope.background, dealer);
+        let distributor = Task::new(&scope.background, distributor);
         let mut state = iterator.state.lock();
-        let before = state.dealing.replace(Dealing { scope, dealer });
+        let before = state.distribution.replace(Distribution { scope, distributor });
         state.incarnation += 1;
         let incarnation = state.incarnation;
         drop(state);
@@ -178,15 +178,15 @@ fn start(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// Draws elements and distributes them round-robin, as long as a call waits for one.
-struct Dealer {
+struct Distributor {
     input: Mutex<Box<dyn Iterate>>,
-    hands: Mutex<Hands>,
+    queues: Mutex<ShardQueues>,
     /// Maximum buffered elements per shard (`max_buffer_size`).
     capacity: usize,
     scope: Arc<Scope>,
 }
 
-struct Hands {
+struct ShardQueues {
     shards: Vec<Shard>,
     /// Index of the shard that gets the next element.
     next: usize,
@@ -197,19 +197,19 @@ struct Hands {
 
 #[derive(Default)]
 struct Shard {
-    dealt: VecDeque<Result<Held>>,
+    distributed: VecDeque<Result<BufferedElement>>,
     waiting: VecDeque<Request>,
 }
 
-impl Hands {
+impl ShardQueues {
     /// A request that can be completed, with its result.
     fn ready(&mut self) -> Option<(Request, Result<Option<Element>>)> {
         let is_ended = self.is_ended;
         self.shards.iter_mut().find_map(|shard| {
-            if shard.waiting.is_empty() || (shard.dealt.is_empty() && !is_ended) {
+            if shard.waiting.is_empty() || (shard.distributed.is_empty() && !is_ended) {
                 return None;
             }
-            let answer = match shard.dealt.pop_front() {
+            let answer = match shard.distributed.pop_front() {
                 Some(next) => next.map(|held| Some(held.element)),
                 None => Ok(None),
             };
@@ -221,12 +221,12 @@ impl Hands {
         self.shards.iter().any(|shard| !shard.waiting.is_empty())
     }
 
-    fn deal(&mut self, next: Result<Option<Held>>) {
+    fn distribute(&mut self, next: Result<Option<BufferedElement>>) {
         match next.transpose() {
             Some(next) => {
                 let at = self.next;
                 if let Some(shard) = self.shards.get_mut(at) {
-                    shard.dealt.push_back(next);
+                    shard.distributed.push_back(next);
                     self.next = (at + 1) % self.shards.len();
                 }
             }
@@ -241,32 +241,35 @@ impl Hands {
     }
 }
 
-impl Work for Dealer {
+impl Work for Distributor {
     fn advance(&self, cx: &mut Context<'_>) -> After {
         loop {
-            let mut hands = self.hands.lock();
-            if let Some((mut request, answer)) = hands.ready() {
-                drop(hands);
+            let mut queues = self.queues.lock();
+            if let Some((mut request, answer)) = queues.ready() {
+                drop(queues);
                 let result = request.outputs(answer);
                 drop(request.registration.take());
                 let then = Box::new(move || request.call.complete(result));
                 return After { is_more: true, then: Some(then) };
             }
-            let is_full = |hands: &Hands| {
-                hands.shards.get(hands.next).is_none_or(|shard| shard.dealt.len() >= self.capacity)
+            let is_full = |queues: &ShardQueues| {
+                queues
+                    .shards
+                    .get(queues.next)
+                    .is_none_or(|shard| shard.distributed.len() >= self.capacity)
             };
             // If the next shard's buffer is full, a call that takes from it resumes the
             // distribution.
-            if !hands.is_awaited() || is_full(&hands) {
+            if !queues.is_awaited() || is_full(&queues) {
                 return After::default();
             }
-            drop(hands);
+            drop(queues);
             let Poll::Ready(next) = self.input.lock().poll_next(cx) else {
                 return After::default();
             };
-            let hold = |element| Held::new(element, &self.scope.budget);
+            let hold = |element| BufferedElement::new(element, &self.scope.budget);
             let next = next.and_then(|next| next.map(hold).transpose());
-            self.hands.lock().deal(next);
+            self.queues.lock().distribute(next);
         }
     }
 }
@@ -280,7 +283,7 @@ fn get_next(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// The distributor and the shard that a call refers to.
-fn asked(call: &AsyncCall) -> Result<(Arc<Task<Dealer>>, usize)> {
+fn requested_shard(call: &AsyncCall) -> Result<(Arc<Task<Distributor>>, usize)> {
     let iterator: Arc<MultiDevice> = state_of_call(call, 0)?;
     let shard = call.input(1)?;
     let incarnation = call.input(2)?;
@@ -291,7 +294,7 @@ fn asked(call: &AsyncCall) -> Result<(Arc<Task<Dealer>>, usize)> {
     );
     let (shard, incarnation): (i32, i64) = (shard.scalar_value()?, incarnation.scalar_value()?);
     let state = iterator.state.lock();
-    let Some(dealing) = &state.dealing else {
+    let Some(distribution) = &state.distribution else {
         bail!(FailedPrecondition, "the MultiDeviceIterator has not been initialized");
     };
     ensure!(
@@ -301,45 +304,45 @@ fn asked(call: &AsyncCall) -> Result<(Arc<Task<Dealer>>, usize)> {
         state.incarnation
     );
     match usize::try_from(shard) {
-        Ok(shard) if shard < iterator.shards => Ok((dealing.dealer.clone(), shard)),
+        Ok(shard) if shard < iterator.shards => Ok((distribution.distributor.clone(), shard)),
         _ => bail!(InvalidArgument, "shard {shard} is not one of {}", iterator.shards),
     }
 }
 
 impl AsyncKernel for GetNext {
     fn start(&self, call: AsyncCall) {
-        let (dealer, shard) = match asked(&call) {
-            Ok(asked) => asked,
+        let (distributor, shard) = match requested_shard(&call) {
+            Ok(requested_shard) => requested_shard,
             Err(e) => return call.complete(Err(e)),
         };
         let step = call.step.clone();
         let number = {
-            let mut hands = dealer.work.hands.lock();
-            hands.number += 1;
-            let number = hands.number;
+            let mut queues = distributor.work.queues.lock();
+            queues.number += 1;
+            let number = queues.number;
             let request = Request::new(number, call, self.spec.clone());
-            match hands.shards.get_mut(shard) {
+            match queues.shards.get_mut(shard) {
                 Some(shard) => shard.waiting.push_back(request),
                 None => {
-                    drop(hands);
+                    drop(queues);
                     let gone = err!(Cancelled, "the iterator was started anew");
                     return request.call.complete(Err(gone));
                 }
             }
             number
         };
-        dealer.run_here();
-        let weak = Arc::downgrade(&dealer);
+        distributor.run_here();
+        let weak = Arc::downgrade(&distributor);
         let registration = step.cancellation().on_cancel(move |cause| {
             let withdrawn =
-                weak.upgrade().and_then(|d| d.work.hands.lock().withdraw(shard, number));
+                weak.upgrade().and_then(|d| d.work.queues.lock().withdraw(shard, number));
             if let Some(request) = withdrawn {
                 request.call.complete(Err(cause.clone()));
             }
         });
         let unused = {
-            let mut hands = dealer.work.hands.lock();
-            let waiting = hands.shards.get_mut(shard).map(|shard| &mut shard.waiting);
+            let mut queues = distributor.work.queues.lock();
+            let waiting = queues.shards.get_mut(shard).map(|shard| &mut shard.waiting);
             match waiting.and_then(|w| w.iter_mut().find(|r| r.number == number)) {
                 Some(request) => request.registration.replace(registration),
                 None => Some(registration),

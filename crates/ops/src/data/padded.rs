@@ -6,9 +6,9 @@ use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Budget, Result, Shape, Tensor, bail, ensure};
 
-use super::batch::{Batching, batches, checked_size};
-use super::dataset::{Iterate, Source, Transform, Turns, flag_input, transformation};
-use super::element::{Element, Held};
+use super::batch::{BatchIterator, batches, checked_size};
+use super::dataset::{Iterate, Source, Transform, YieldBudget, flag_input, transformation};
+use super::element::{BufferedElement, Element};
 use super::scope::Scope;
 use crate::cells::{Cell, fill};
 
@@ -30,22 +30,22 @@ struct Padding {
 }
 
 /// `PaddedBatchDataset`: elements padded to a common shape and stacked.
-pub(crate) struct PaddedBatched {
+pub(crate) struct PaddedBatchDataset {
     size: usize,
     drops_remainder: bool,
     /// `None` pads every component with zeros to the largest size in the batch.
     paddings: Option<Arc<[Padding]>>,
 }
 
-impl PaddedBatched {
+impl PaddedBatchDataset {
     /// Pads elements with zeros to the largest shape in their batch.
-    pub(crate) fn to_largest(size: usize) -> PaddedBatched {
-        PaddedBatched { size, drops_remainder: false, paddings: None }
+    pub(crate) fn to_largest(size: usize) -> PaddedBatchDataset {
+        PaddedBatchDataset { size, drops_remainder: false, paddings: None }
     }
 }
 
 /// Padding with zeros to the largest size in the batch.
-fn default_paddings(elements: &[Held]) -> Result<Arc<[Padding]>> {
+fn default_paddings(elements: &[BufferedElement]) -> Result<Arc<[Padding]>> {
     let Some(first) = elements.first() else { bail!(Internal, "an empty batch") };
     let padding = |tensor: &Tensor| {
         let value = Tensor::zeros(tensor.dtype(), Shape::scalar())?;
@@ -63,7 +63,7 @@ fn padded_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
             None => false,
         };
         let paddings = Some(paddings(ctx, &input)?);
-        input.then(spec, PaddedBatched { size, drops_remainder, paddings })
+        input.then(spec, PaddedBatchDataset { size, drops_remainder, paddings })
     })
 }
 
@@ -116,24 +116,24 @@ fn paddings(ctx: &KernelContext<'_>, input: &Source) -> Result<Arc<[Padding]>> {
         .collect()
 }
 
-impl Transform for PaddedBatched {
+impl Transform for PaddedBatchDataset {
     fn cardinality(&self, input: &Source) -> i64 {
         batches(input.cardinality(), self.size, self.drops_remainder)
     }
 
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let paddings = self.paddings.clone();
-        Ok(Box::new(Batching {
+        Ok(Box::new(BatchIterator {
             input: Some(input.iterate(scope)?),
             size: self.size,
             drops_remainder: self.drops_remainder,
-            goes_on: false,
+            continues_after_error: false,
             gathered: Vec::new(),
             failed: 0,
             error: None,
             scope: scope.clone(),
-            turns: Turns::default(),
-            stack: Box::new(move |elements: &mut [Held], budget: &Arc<Budget>| {
+            yield_budget: YieldBudget::default(),
+            stack: Box::new(move |elements: &mut [BufferedElement], budget: &Arc<Budget>| {
                 let elements = &*elements;
                 let paddings = match &paddings {
                     Some(paddings) => paddings.clone(),
@@ -147,7 +147,7 @@ impl Transform for PaddedBatched {
 }
 
 fn padded_component(
-    elements: &[Held],
+    elements: &[BufferedElement],
     i: usize,
     padding: &Padding,
     budget: &Arc<Budget>,

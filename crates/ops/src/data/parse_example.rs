@@ -8,7 +8,7 @@ use thalweg_tensor::{Budget, Result, Tensor, bail};
 
 use super::call::Function;
 use super::dataset::transformation;
-use super::mapped::{Mapped, checked_calls};
+use super::mapped::{MapDataset, checked_calls};
 use crate::parsing::example::ExampleParser;
 use crate::sparse::ragged_variant::Ragged;
 use crate::sparse::serialize::as_variants;
@@ -40,14 +40,14 @@ fn parse(init: &KernelInit<'_>) -> Result<AnyKernel> {
             defaults.map(|i| ctx.input(i).cloned()).collect::<Result<_>>()?;
         parser.check_defaults(&defaults)?;
         let parser = parser.clone();
-        let function = Function::of_code(Box::new(move |step, mut element: Vec<Tensor>| {
+        let function = Function::from_closure(Box::new(move |step, mut element: Vec<Tensor>| {
             let (Some(serialized), true) = (element.pop(), element.is_empty()) else {
                 bail!(InvalidArgument, "examples are elements of one component");
             };
             components(&parser, &parser.parse(serialized, &defaults, step)?, step.budget())
         }));
         let (calls, node) = (Some(calls), node.clone());
-        input.then(spec, Mapped { function, preserves_cardinality: true, calls, node })
+        input.then(spec, MapDataset { function, preserves_cardinality: true, calls, node })
     })
 }
 

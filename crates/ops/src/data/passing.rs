@@ -7,7 +7,9 @@ use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Bytes, Code, Result, ensure, err};
 
-use super::dataset::{Dataset, INFINITE, Iterate, Next, Source, Transform, Turns, transformation};
+use super::dataset::{
+    Dataset, INFINITE, Iterate, Next, Source, Transform, YieldBudget, transformation,
+};
 use super::element::Spec;
 use super::scope::Scope;
 
@@ -160,7 +162,7 @@ fn assert_rewrites(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// `OptionsDataset`: the input with serialized `tf.data.Options`.
-struct WithOptions {
+struct OptionsDataset {
     input: Source,
     options: Bytes,
 }
@@ -169,11 +171,11 @@ fn options(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let options = init.attrs().bytes("serialized_options")?.clone();
     transformation(init, move |_, input, _| {
         let source = input.clone();
-        source.under(WithOptions { input, options: options.clone() })
+        source.under(OptionsDataset { input, options: options.clone() })
     })
 }
 
-impl Dataset for WithOptions {
+impl Dataset for OptionsDataset {
     fn spec(&self) -> &Spec {
         self.input.spec()
     }
@@ -196,57 +198,57 @@ impl Dataset for WithOptions {
 }
 
 /// `AssertCardinalityDataset`: fails if the number of elements differs.
-struct Promised {
+struct AssertCardinalityDataset {
     count: i64,
 }
 
 fn assert_cardinality(init: &KernelInit<'_>) -> Result<AnyKernel> {
     transformation(init, |ctx, input, spec| {
         let count = ctx.scalar_int(1, "cardinality")?;
-        input.then(spec, Promised { count })
+        input.then(spec, AssertCardinalityDataset { count })
     })
 }
 
-impl Transform for Promised {
+impl Transform for AssertCardinalityDataset {
     fn cardinality(&self, _: &Source) -> i64 {
         self.count
     }
 
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let input = input.iterate(scope)?;
-        Ok(Box::new(Counting { input, promised: self.count, seen: 0 }))
+        Ok(Box::new(AssertCardinalityIterator { input, expected: self.count, seen: 0 }))
     }
 }
 
-struct Counting {
+struct AssertCardinalityIterator {
     input: Box<dyn Iterate>,
-    promised: i64,
+    expected: i64,
     seen: i64,
 }
 
-impl Iterate for Counting {
+impl Iterate for AssertCardinalityIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         let next = ready!(self.input.poll_next(cx))?;
         if next.is_some() {
             self.seen += 1;
         }
         let elements = |n: i64| format!("{n} element{}", if n == 1 { "" } else { "s" });
-        Poll::Ready(match (next, self.promised) {
+        Poll::Ready(match (next, self.expected) {
             (None, INFINITE) => Err(err!(
                 FailedPrecondition,
                 "Input dataset was expected to contain an infinite number of elements but contained only {}.",
                 elements(self.seen)
             )),
-            (None, promised) if self.seen != promised => Err(err!(
+            (None, expected) if self.seen != expected => Err(err!(
                 FailedPrecondition,
                 "Input dataset was expected to contain {} but contained only {}.",
-                elements(promised),
+                elements(expected),
                 elements(self.seen)
             )),
-            (Some(_), promised) if promised != INFINITE && self.seen > promised => Err(err!(
+            (Some(_), expected) if expected != INFINITE && self.seen > expected => Err(err!(
                 FailedPrecondition,
                 "Input dataset was expected to contain {} but contained at least {}.",
-                elements(promised),
+                elements(expected),
                 elements(self.seen)
             )),
             (next, _) => Ok(next),
@@ -255,29 +257,29 @@ impl Iterate for Counting {
 }
 
 /// `IgnoreErrorsDataset`: drops elements whose computation fails.
-pub(crate) struct WithoutErrors;
+pub(crate) struct IgnoreErrorsDataset;
 
 fn ignore_errors(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    transformation(init, |_, input, spec| input.then(spec, WithoutErrors))
+    transformation(init, |_, input, spec| input.then(spec, IgnoreErrorsDataset))
 }
 
-impl Transform for WithoutErrors {
+impl Transform for IgnoreErrorsDataset {
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let input = input.iterate(scope)?;
-        Ok(Box::new(LeavingOut { input, turns: Turns::default() }))
+        Ok(Box::new(IgnoreErrorsIterator { input, yield_budget: YieldBudget::default() }))
     }
 }
 
-struct LeavingOut {
+struct IgnoreErrorsIterator {
     input: Box<dyn Iterate>,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Iterate for LeavingOut {
+impl Iterate for IgnoreErrorsIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         loop {
             match ready!(self.input.poll_next(cx)) {
-                Err(e) if e.code() != Code::Cancelled => ready!(self.turns.poll(cx)),
+                Err(e) if e.code() != Code::Cancelled => ready!(self.yield_budget.poll(cx)),
                 next => return Poll::Ready(next),
             }
         }

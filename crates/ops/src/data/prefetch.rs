@@ -10,7 +10,7 @@ use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, ensure};
 
 use super::dataset::{Iterate, Next, Source, Transform, transformation};
-use super::element::Held;
+use super::element::BufferedElement;
 use super::scope::Scope;
 use super::task::{After, Task, Work};
 
@@ -25,7 +25,7 @@ const AHEAD_MAX: usize = 4096;
 const ELEMENTS_PER_JOB: usize = 32;
 
 /// `PrefetchDataset`: elements drawn in the background; a count of -1 is automatic.
-pub(crate) struct Prefetched {
+pub(crate) struct PrefetchDataset {
     pub(crate) buffer: i64,
 }
 
@@ -37,11 +37,11 @@ fn prefetch(init: &KernelInit<'_>) -> Result<AnyKernel> {
             InvalidArgument,
             "buffer_size must be >= 0 or set buffer_size to be -1 for auto-tuning"
         );
-        input.then(spec, Prefetched { buffer })
+        input.then(spec, PrefetchDataset { buffer })
     })
 }
 
-impl Transform for Prefetched {
+impl Transform for PrefetchDataset {
     fn cardinality(&self, input: &Source) -> i64 {
         input.cardinality()
     }
@@ -70,7 +70,7 @@ pub(crate) fn ahead(input: Box<dyn Iterate>, count: usize, scope: &Arc<Scope>) -
 
 #[derive(Default)]
 struct Buffer {
-    elements: VecDeque<Result<Held>>,
+    elements: VecDeque<Result<BufferedElement>>,
     /// The input has ended, or the consumer was dropped.
     is_ended: bool,
     /// The producer stopped because the buffer was full.
@@ -94,7 +94,7 @@ impl Producer {
         !buffer.is_stalled && !buffer.is_ended
     }
 
-    fn put(&self, next: Result<Option<Held>>) {
+    fn put(&self, next: Result<Option<BufferedElement>>) {
         let waker = {
             let mut buffer = self.buffer.lock();
             match next.transpose() {
@@ -124,7 +124,7 @@ impl Work for Producer {
                 return After::default();
             }
             let Poll::Ready(next) = source.poll_next(cx) else { return After::default() };
-            let hold = |element| Held::new(element, &self.scope.budget);
+            let hold = |element| BufferedElement::new(element, &self.scope.budget);
             self.put(next.and_then(|next| next.map(hold).transpose()));
         }
         After { is_more: true, then: None }
@@ -137,7 +137,7 @@ struct Consumer {
 
 impl Consumer {
     /// Takes an element from the buffer; if it is empty, returns `None` and registers `waker`.
-    fn take(&self, waker: &Waker) -> Option<Result<Option<Held>>> {
+    fn take(&self, waker: &Waker) -> Option<Result<Option<BufferedElement>>> {
         let producer = &self.task.work;
         let mut buffer = producer.buffer.lock();
         let next = buffer.elements.pop_front();

@@ -8,7 +8,7 @@ use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, Shape, Tensor, bail, ensure};
 
 use super::batch::common_rows;
-use super::dataset::{Iterate, Next, Source, Transform, Turns, flag_input, transformation};
+use super::dataset::{Iterate, Next, Source, Transform, YieldBudget, flag_input, transformation};
 use super::element::{Element, Spec};
 use super::scope::Scope;
 use crate::cells::Cell;
@@ -32,7 +32,7 @@ const EXPERIMENTAL_REBATCH_DATASET: OpDef =
     OpDef { name: "ExperimentalRebatchDataset", ..REBATCH_DATASET };
 
 /// `RebatchDataset`: every batch is split into parts; the last part may be smaller or empty.
-struct Split {
+struct RebatchDataset {
     parts: usize,
 }
 
@@ -40,11 +40,11 @@ fn split(init: &KernelInit<'_>) -> Result<AnyKernel> {
     transformation(init, |ctx, input, spec| {
         let parts = ctx.scalar_int(1, "num_replicas")?;
         ensure!(parts > 0, InvalidArgument, "num_replicas must be greater than zero.");
-        input.then(spec, Split { parts: usize::try_from(parts).unwrap_or(usize::MAX) })
+        input.then(spec, RebatchDataset { parts: usize::try_from(parts).unwrap_or(usize::MAX) })
     })
 }
 
-impl Transform for Split {
+impl Transform for RebatchDataset {
     fn cardinality(&self, input: &Source) -> i64 {
         match input.cardinality() {
             n if n < 0 => n,
@@ -55,11 +55,11 @@ impl Transform for Split {
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let input = input.iterate(scope)?;
         let scope = scope.clone();
-        Ok(Box::new(Splitting { input, parts: self.parts, current: None, scope }))
+        Ok(Box::new(RebatchIterator { input, parts: self.parts, current: None, scope }))
     }
 }
 
-struct Splitting {
+struct RebatchIterator {
     input: Box<dyn Iterate>,
     parts: usize,
     /// The current batch, its number of rows, and the next part.
@@ -67,7 +67,7 @@ struct Splitting {
     scope: Arc<Scope>,
 }
 
-impl Iterate for Splitting {
+impl Iterate for RebatchIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         if self.current.is_none() {
             let Some(batch) = ready!(self.input.poll_next(cx))? else {
@@ -92,7 +92,7 @@ impl Iterate for Splitting {
 }
 
 /// `RebatchDatasetV2`: rows of all batches, regrouped into batches of the given sizes in turn.
-struct Rebatched {
+struct RebatchDatasetV2 {
     sizes: Arc<[usize]>,
     drops_remainder: bool,
     spec: Spec,
@@ -110,13 +110,13 @@ fn rebatch(init: &KernelInit<'_>) -> Result<AnyKernel> {
             ctx.ints(1, "batch_sizes")?.into_iter().map(size).collect::<Result<_>>()?;
         ensure!(!sizes.is_empty(), InvalidArgument, "batch_sizes must not be empty.");
         let drops_remainder = flag_input(ctx, 2, "drop_remainder")?;
-        input.then(spec.clone(), Rebatched { sizes, drops_remainder, spec })
+        input.then(spec.clone(), RebatchDatasetV2 { sizes, drops_remainder, spec })
     })
 }
 
-impl Transform for Rebatched {
+impl Transform for RebatchDatasetV2 {
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(Rebatching {
+        Ok(Box::new(RebatchIteratorV2 {
             input: Some(input.iterate(scope)?),
             sizes: self.sizes.clone(),
             turn: 0,
@@ -128,12 +128,12 @@ impl Transform for Rebatched {
             parts: Vec::new(),
             gathered: 0,
             scope: scope.clone(),
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
 
-struct Rebatching {
+struct RebatchIteratorV2 {
     /// `None` after its end.
     input: Option<Box<dyn Iterate>>,
     sizes: Arc<[usize]>,
@@ -149,15 +149,15 @@ struct Rebatching {
     parts: Vec<Element>,
     gathered: usize,
     scope: Arc<Scope>,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Rebatching {
+impl RebatchIteratorV2 {
     /// Collects rows until there are `wanted` of them or the input ends.
     fn gather(&mut self, cx: &mut Context<'_>, wanted: usize) -> Poll<Result<()>> {
         while self.gathered < wanted {
             if self.used == self.rows {
-                ready!(self.turns.poll(cx));
+                ready!(self.yield_budget.poll(cx));
                 let Some(input) = &mut self.input else { break };
                 let Some(batch) = ready!(input.poll_next(cx))? else {
                     self.input = None;
@@ -178,7 +178,7 @@ impl Rebatching {
     }
 
     /// A batch of zero rows.
-    fn nothing(&self) -> Result<Element> {
+    fn empty_batch(&self) -> Result<Element> {
         let components = self.spec.dtypes.iter().zip(self.spec.shapes.iter()).enumerate();
         components
             .map(|(i, (&dtype, declared))| {
@@ -200,7 +200,7 @@ impl Rebatching {
         let parts = std::mem::take(&mut self.parts);
         self.gathered = 0;
         match parts.as_slice() {
-            [] => self.nothing(),
+            [] => self.empty_batch(),
             [only] => Ok(only.clone()),
             [first, ..] => (0..first.len()).map(|i| self.join(&parts, i)).collect(),
         }
@@ -238,7 +238,7 @@ impl Rebatching {
     }
 }
 
-impl Iterate for Rebatching {
+impl Iterate for RebatchIteratorV2 {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         if self.input.is_none() && self.used == self.rows && self.parts.is_empty() {
             return Poll::Ready(Ok(None));

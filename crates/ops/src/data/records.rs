@@ -8,7 +8,7 @@ use thalweg_formats::record::{BadRecord, Compression, ReadOptions, RecordReader}
 use thalweg_formats::storage::Sequential;
 use thalweg_tensor::{Result, ensure, err};
 
-use super::files::{Format, Reading};
+use super::files::{FileOptions, Format};
 
 /// Maximum bytes of a line or record.
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 31;
@@ -19,13 +19,13 @@ pub(crate) type Stream = Box<dyn BufRead + Send>;
 
 /// Layout of files of fixed-length records between a header and a footer.
 #[derive(Clone, Copy)]
-pub(crate) struct Fixed {
+pub(crate) struct FixedLengthLayout {
     pub(crate) header: u64,
     pub(crate) record: u64,
     pub(crate) footer: u64,
 }
 
-impl Fixed {
+impl FixedLengthLayout {
     /// Whether the sizes are valid.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(self.record > 0, InvalidArgument, "`record_bytes` must be > 0");
@@ -43,7 +43,7 @@ impl Fixed {
 pub(crate) enum Content {
     Lines(Lines),
     Records(Box<RecordReader>),
-    Fixed(Pieces),
+    Fixed(FixedLengthRecords),
     Nothing,
 }
 
@@ -53,7 +53,7 @@ impl Content {
         storage: &dyn Storage,
         path: &str,
         i: usize,
-        reading: &Reading,
+        reading: &FileOptions,
     ) -> Result<Content> {
         let compression = reading.compression.unwrap_or_default();
         Ok(match reading.format {
@@ -78,7 +78,7 @@ impl Content {
                 Content::Lines(Lines { content, path: path.to_owned() })
             }
             Format::Fixed(fixed) => {
-                Content::Fixed(Pieces::open(storage, path, fixed, compression)?)
+                Content::Fixed(FixedLengthRecords::open(storage, path, fixed, compression)?)
             }
         })
     }
@@ -149,23 +149,23 @@ impl Lines {
 }
 
 /// Fixed-length records between a header and a footer.
-pub(crate) struct Pieces {
+pub(crate) struct FixedLengthRecords {
     content: Stream,
     path: String,
-    fixed: Fixed,
+    fixed: FixedLengthLayout,
     /// Bytes read ahead, to detect the footer.
     ahead: Vec<u8>,
     offset: u64,
 }
 
-impl Pieces {
+impl FixedLengthRecords {
     fn open(
         storage: &dyn Storage,
         path: &str,
-        fixed: Fixed,
+        fixed: FixedLengthLayout,
         compression: Compression,
-    ) -> Result<Pieces> {
-        let Fixed { header, record, footer } = fixed;
+    ) -> Result<FixedLengthRecords> {
+        let FixedLengthLayout { header, record, footer } = fixed;
         if compression == Compression::None {
             // The size of an uncompressed file tells in advance whether its records are complete.
             let size = storage.metadata(path)?.bytes;
@@ -184,11 +184,17 @@ impl Pieces {
             DataLoss,
             "{path}: the file ends at byte {read}, within its header of {header} bytes"
         );
-        Ok(Pieces { content, path: path.to_owned(), fixed, ahead: Vec::new(), offset: header })
+        Ok(FixedLengthRecords {
+            content,
+            path: path.to_owned(),
+            fixed,
+            ahead: Vec::new(),
+            offset: header,
+        })
     }
 
     fn next(&mut self) -> Result<Option<Vec<u8>>> {
-        let Fixed { record, footer, .. } = self.fixed;
+        let FixedLengthLayout { record, footer, .. } = self.fixed;
         let wanted = record + footer - self.ahead.len() as u64;
         self.content
             .by_ref()

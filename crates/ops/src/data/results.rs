@@ -11,7 +11,7 @@ use thalweg_kernel::{
 use thalweg_tensor::{DType, Result, Tensor, bail, ensure, err};
 
 use super::call::{Call, Function, FunctionAttr};
-use super::dataset::{Iterate, Source, Turns};
+use super::dataset::{Iterate, Source, YieldBudget};
 use super::drive::{Machine, drive};
 use super::element::{Element, Spec};
 use super::mapped::at_element;
@@ -135,7 +135,7 @@ impl AsyncKernel for Reduce {
         let (function, spec, node) = (self.function.clone(), self.spec.clone(), self.node.clone());
         drive(call, |scope| {
             let (dataset, state, captured) = parts?;
-            let mut reducing = Reducing {
+            let mut reducing = Reduction {
                 input: dataset.iterate(scope)?,
                 function: function.with(captured.into_vec()),
                 scope: scope.clone(),
@@ -143,7 +143,7 @@ impl AsyncKernel for Reduce {
                 call: None,
                 count: 0,
                 node,
-                turns: Turns::default(),
+                yield_budget: YieldBudget::default(),
             };
             Ok(Box::new(move |cx: &mut Context<'_>| {
                 let state = ready!(reducing.poll(cx))?;
@@ -154,7 +154,7 @@ impl AsyncKernel for Reduce {
 }
 
 /// A reduction in progress.
-pub(crate) struct Reducing {
+pub(crate) struct Reduction {
     input: Box<dyn Iterate>,
     function: Arc<Function>,
     scope: Arc<Scope>,
@@ -162,14 +162,14 @@ pub(crate) struct Reducing {
     call: Option<Call>,
     count: u64,
     node: Arc<str>,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Reducing {
+impl Reduction {
     /// The final state.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Element>> {
         loop {
-            ready!(self.turns.poll(cx));
+            ready!(self.yield_budget.poll(cx));
             if self.call.is_none() {
                 let Some(element) = ready!(self.input.poll_next(cx))? else {
                     return Poll::Ready(Ok(std::mem::take(&mut self.state)));
@@ -188,10 +188,10 @@ impl Reducing {
 }
 
 /// `DatasetToTFRecord`: writes strings to a file, which is renamed into place when complete.
-struct ToRecords;
+struct DatasetToTfRecord;
 
 fn to_records(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    Ok(AnyKernel::Async(Arc::new(ToRecords)))
+    Ok(AnyKernel::Async(Arc::new(DatasetToTfRecord)))
 }
 
 /// The dataset, and the file that its elements are written to.
@@ -211,16 +211,16 @@ fn record_file(call: &AsyncCall) -> Result<(Source, RecordWriter)> {
     Ok((dataset, RecordWriter::new(file, compression)))
 }
 
-impl AsyncKernel for ToRecords {
+impl AsyncKernel for DatasetToTfRecord {
     fn start(&self, call: AsyncCall) {
         let parts = record_file(&call);
         drive(call, |scope| {
             let (dataset, writer) = parts?;
             let (mut iterator, mut writer) = (dataset.iterate(scope)?, Some(writer));
-            let mut turns = Turns::default();
+            let mut yield_budget = YieldBudget::default();
             Ok(Box::new(move |cx: &mut Context<'_>| {
                 loop {
-                    ready!(turns.poll(cx));
+                    ready!(yield_budget.poll(cx));
                     let next = ready!(iterator.poll_next(cx))?;
                     let Some(open) = &mut writer else { return Poll::Ready(Ok(Outputs::new())) };
                     match next.as_deref() {

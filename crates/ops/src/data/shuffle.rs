@@ -12,8 +12,8 @@ use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, ensure, err};
 
-use super::dataset::{INFINITE, Iterate, Next, Source, Transform, Turns, transformation};
-use super::element::Held;
+use super::dataset::{INFINITE, Iterate, Next, Source, Transform, YieldBudget, transformation};
+use super::element::BufferedElement;
 use super::scope::Scope;
 use super::seeds::{SeedGenerator, input_seeds, seed_generator};
 use crate::math::random::philox::{Philox, Samples};
@@ -39,7 +39,7 @@ const SHUFFLE_DATASET: OpDef = OpDef::new("ShuffleDataset", shape::scalar);
 
 const SHUFFLE_DATASET_V3: OpDef = OpDef { name: "ShuffleDatasetV3", ..SHUFFLE_DATASET };
 
-pub(crate) struct Shuffled {
+pub(crate) struct ShuffleDataset {
     pub(crate) buffer: usize,
     /// Number of iterations; -1 means forever.
     pub(crate) count: i64,
@@ -81,11 +81,11 @@ fn shuffle(init: &KernelInit<'_>) -> Result<AnyKernel> {
             }
         };
         let seeds = seed_generator(ctx, generator, seeds, changes)?;
-        input.then(spec, Shuffled { buffer, count, seeds })
+        input.then(spec, ShuffleDataset { buffer, count, seeds })
     })
 }
 
-impl Transform for Shuffled {
+impl Transform for ShuffleDataset {
     fn rewind(&self) {
         self.seeds.rewind();
     }
@@ -101,7 +101,7 @@ impl Transform for Shuffled {
 
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let (seed, seed2) = self.seeds.generate();
-        Ok(Box::new(Shuffling {
+        Ok(Box::new(ShuffleIterator {
             dataset: input.clone(),
             input: None,
             seeds: self.seeds.clone(),
@@ -114,7 +114,7 @@ impl Transform for Shuffled {
             has_drawn: false,
             slices: VecDeque::new(),
             scope: scope.clone(),
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
@@ -126,7 +126,7 @@ struct Slice {
     end: u64,
 }
 
-struct Shuffling {
+struct ShuffleIterator {
     dataset: Source,
     input: Option<Box<dyn Iterate>>,
     seeds: Arc<SeedGenerator>,
@@ -135,16 +135,16 @@ struct Shuffling {
     is_forever: bool,
     /// Remaining iterations.
     left: u64,
-    slots: Vec<Option<Held>>,
+    slots: Vec<Option<BufferedElement>>,
     /// Number of elements in the buffer.
     held: usize,
     has_drawn: bool,
     slices: VecDeque<Slice>,
     scope: Arc<Scope>,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Shuffling {
+impl ShuffleIterator {
     /// Fills the buffer until it is full or the input ends.
     fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         while self.held < self.capacity {
@@ -152,7 +152,7 @@ impl Shuffling {
                 if self.left == 0 {
                     break;
                 }
-                ready!(self.turns.poll(cx));
+                ready!(self.yield_budget.poll(cx));
                 if !self.is_forever {
                     self.left -= 1;
                 }
@@ -161,10 +161,10 @@ impl Shuffling {
                 self.input = Some(self.dataset.iterate(&self.scope)?);
                 continue;
             };
-            ready!(self.turns.poll(cx));
+            ready!(self.yield_budget.poll(cx));
             match ready!(input.poll_next(cx))? {
                 Some(element) => {
-                    let held = Held::new(element, &self.scope.budget)?;
+                    let held = BufferedElement::new(element, &self.scope.budget)?;
                     self.put(held);
                 }
                 None => {
@@ -179,7 +179,7 @@ impl Shuffling {
         Poll::Ready(Ok(()))
     }
 
-    fn put(&mut self, held: Held) {
+    fn put(&mut self, held: BufferedElement) {
         let Some(slice) = self.slices.back_mut() else { return };
         let place = place(slice.end, self.capacity);
         slice.end += 1;
@@ -193,7 +193,7 @@ impl Shuffling {
     }
 
     /// Takes a random element of the oldest iteration in the buffer.
-    fn draw(&mut self) -> Result<Held> {
+    fn draw(&mut self) -> Result<BufferedElement> {
         while self.slices.front().is_some_and(|slice| slice.start == slice.end) {
             self.slices.pop_front();
             let (seed, seed2) = self.seeds.generate();
@@ -215,7 +215,7 @@ fn place(number: u64, capacity: usize) -> usize {
     (number % capacity as u64) as usize
 }
 
-impl Iterate for Shuffling {
+impl Iterate for ShuffleIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         ready!(self.fill(cx))?;
         if self.held == 0 {

@@ -68,7 +68,7 @@ fn depth_of(components: &[Tensor]) -> Result<usize> {
 }
 
 /// `TensorDataset`: a single element with these tensors.
-struct Whole {
+struct TensorDataset {
     components: Element,
     spec: Spec,
 }
@@ -76,19 +76,19 @@ struct Whole {
 fn tensors(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let declared = Spec::of(init.attrs())?;
     dataset_kernel(move |ctx| {
-        let dataset = whole(all_inputs(ctx)?)?;
+        let dataset = tensor_dataset(all_inputs(ctx)?)?;
         declared.check_accepts(dataset.spec())?;
         Ok(dataset)
     })
 }
 
 /// A `TensorDataset`.
-pub(crate) fn whole(components: Element) -> Result<Source> {
+pub(crate) fn tensor_dataset(components: Element) -> Result<Source> {
     let (spec, depth) = (spec_of(&components, 0)?, depth_of(&components)?);
-    Source::new(Whole { components, spec }, depth)
+    Source::new(TensorDataset { components, spec }, depth)
 }
 
-impl Dataset for Whole {
+impl Dataset for TensorDataset {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -98,20 +98,20 @@ impl Dataset for Whole {
     }
 
     fn iterate(&self, _: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(OnlyOne(Some(self.components.clone()))))
+        Ok(Box::new(SingleElementIterator(Some(self.components.clone()))))
     }
 }
 
-struct OnlyOne(Option<Element>);
+struct SingleElementIterator(Option<Element>);
 
-impl Iterate for OnlyOne {
+impl Iterate for SingleElementIterator {
     fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
         Poll::Ready(Ok(self.0.take()))
     }
 }
 
 /// `TensorSliceDataset`: an element for each index of the tensors' first dimension.
-struct Slices {
+struct TensorSliceDataset {
     components: Element,
     count: usize,
     spec: Spec,
@@ -146,10 +146,10 @@ pub(crate) fn slices_of(components: Element) -> Result<Source> {
         );
     }
     let (spec, depth) = (spec_of(&components, 1)?, depth_of(&components)?);
-    Source::new(Slices { components, count, spec }, depth)
+    Source::new(TensorSliceDataset { components, count, spec }, depth)
 }
 
-impl Dataset for Slices {
+impl Dataset for TensorSliceDataset {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -159,7 +159,7 @@ impl Dataset for Slices {
     }
 
     fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(SlicesInOrder {
+        Ok(Box::new(TensorSliceIterator {
             components: self.components.clone(),
             next: 0,
             count: self.count,
@@ -168,14 +168,14 @@ impl Dataset for Slices {
     }
 }
 
-struct SlicesInOrder {
+struct TensorSliceIterator {
     components: Element,
     next: usize,
     count: usize,
     scope: Arc<Scope>,
 }
 
-impl Iterate for SlicesInOrder {
+impl Iterate for TensorSliceIterator {
     fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
         if self.next >= self.count {
             return Poll::Ready(Ok(None));
@@ -188,7 +188,7 @@ impl Iterate for SlicesInOrder {
 }
 
 /// `SparseTensorSliceDataset`: a sparse tensor for each index of the first dimension.
-struct SparseSlices {
+struct SparseTensorSliceDataset {
     indices: Tensor,
     values: Tensor,
     /// Dense shape of the slices.
@@ -245,7 +245,7 @@ fn sparse_slices(_: &KernelInit<'_>) -> Result<AnyKernel> {
                 PartialShape::new([Some(rank - 1)]),
             ],
         )?;
-        let dataset = SparseSlices {
+        let dataset = SparseTensorSliceDataset {
             indices: indices.clone(),
             values: values.clone(),
             shape: shape.rows(1, rank - 1, None)?,
@@ -268,7 +268,7 @@ fn check_sparse(indices: &[i64], rank: usize) -> Result<()> {
     Ok(())
 }
 
-impl Dataset for SparseSlices {
+impl Dataset for SparseTensorSliceDataset {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -278,7 +278,7 @@ impl Dataset for SparseSlices {
     }
 
     fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(SparseSlicesInOrder {
+        Ok(Box::new(SparseTensorSliceIterator {
             indices: self.indices.clone(),
             values: self.values.clone(),
             shape: self.shape.clone(),
@@ -291,7 +291,7 @@ impl Dataset for SparseSlices {
     }
 }
 
-struct SparseSlicesInOrder {
+struct SparseTensorSliceIterator {
     indices: Tensor,
     values: Tensor,
     shape: Tensor,
@@ -303,7 +303,7 @@ struct SparseSlicesInOrder {
     scope: Arc<Scope>,
 }
 
-impl Iterate for SparseSlicesInOrder {
+impl Iterate for SparseTensorSliceIterator {
     fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
         if self.next >= self.count {
             return Poll::Ready(Ok(None));
@@ -328,7 +328,7 @@ impl Iterate for SparseSlicesInOrder {
 }
 
 /// `RangeDataset`.
-struct Range {
+struct RangeDataset {
     start: i64,
     step: i64,
     count: u64,
@@ -359,10 +359,10 @@ pub(crate) fn numbers(start: i64, stop: i64, step: i64, dtype: DType) -> Result<
     let step_size = i128::from(step).abs();
     let count = if distance <= 0 { 0 } else { (distance + step_size - 1) / step_size };
     let count = u64::try_from(count).unwrap_or(u64::MAX);
-    Source::new(Range { start, step, count, dtype, spec: Spec::scalars(dtype) }, 0)
+    Source::new(RangeDataset { start, step, count, dtype, spec: Spec::scalars(dtype) }, 0)
 }
 
-impl Dataset for Range {
+impl Dataset for RangeDataset {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -372,7 +372,7 @@ impl Dataset for Range {
     }
 
     fn iterate(&self, _: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(Counter {
+        Ok(Box::new(RangeIterator {
             next: self.start,
             step: self.step,
             left: self.count,
@@ -381,14 +381,14 @@ impl Dataset for Range {
     }
 }
 
-struct Counter {
+struct RangeIterator {
     next: i64,
     step: i64,
     left: u64,
     dtype: DType,
 }
 
-impl Iterate for Counter {
+impl Iterate for RangeIterator {
     fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
         if self.left == 0 {
             return Poll::Ready(Ok(None));
@@ -420,7 +420,7 @@ fn number(value: i64, dtype: DType) -> Result<Tensor> {
 }
 
 /// `RandomDataset`: an infinite sequence of random numbers.
-struct RandomNumbers {
+struct RandomDataset {
     seeds: Arc<SeedGenerator>,
     spec: Spec,
 }
@@ -431,11 +431,11 @@ fn random(init: &KernelInit<'_>) -> Result<AnyKernel> {
     dataset_kernel(move |ctx| {
         let seeds = input_seeds(ctx, 0)?;
         let seeds = seed_generator(ctx, 2, seeds, rerandomizes)?;
-        Source::new(RandomNumbers { seeds, spec: Spec::scalars(DType::Int64) }, 0)
+        Source::new(RandomDataset { seeds, spec: Spec::scalars(DType::Int64) }, 0)
     })
 }
 
-impl Dataset for RandomNumbers {
+impl Dataset for RandomDataset {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -450,13 +450,13 @@ impl Dataset for RandomNumbers {
 
     fn iterate(&self, _: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let (seed, seed2) = self.seeds.generate();
-        Ok(Box::new(Draws(Samples::new(Philox::from_seeds(seed, seed2)))))
+        Ok(Box::new(RandomIterator(Samples::new(Philox::from_seeds(seed, seed2)))))
     }
 }
 
-struct Draws(Samples);
+struct RandomIterator(Samples);
 
-impl Iterate for Draws {
+impl Iterate for RandomIterator {
     fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
         Poll::Ready(Ok(Some(smallvec![Tensor::scalar(i64::from(self.0.next_u32()))])))
     }

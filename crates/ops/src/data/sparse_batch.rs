@@ -7,9 +7,9 @@ use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Budget, DType, Result, Shape, Tensor, bail, ensure};
 
-use super::batch::{Batching, batches, checked_size};
-use super::dataset::{Iterate, Next, Source, Transform, Turns, transformation};
-use super::element::{Element, Held};
+use super::batch::{BatchIterator, batches, checked_size};
+use super::dataset::{Iterate, Next, Source, Transform, YieldBudget, transformation};
+use super::element::{BufferedElement, Element};
 use super::scope::Scope;
 use crate::cells::Cell;
 use crate::sparse::serialize::as_variants;
@@ -32,7 +32,7 @@ const EXPERIMENTAL_DENSE_TO_SPARSE_BATCH_DATASET: OpDef =
     OpDef { name: "ExperimentalDenseToSparseBatchDataset", ..DENSE_TO_SPARSE_BATCH_DATASET };
 
 /// `DenseToSparseBatchDataset`: tensors of one rank as rows of a sparse tensor.
-struct SparseBatched {
+struct SparseBatchDataset {
     size: usize,
     /// The row shape; `None` for the largest size in the batch.
     row: Arc<[Option<usize>]>,
@@ -54,29 +54,29 @@ fn sparse_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
             InvalidArgument,
             "DenseToSparseDataset only supports inputs with a single component, got {components}"
         );
-        input.then(spec, SparseBatched { size, row })
+        input.then(spec, SparseBatchDataset { size, row })
     })
 }
 
-impl Transform for SparseBatched {
+impl Transform for SparseBatchDataset {
     fn cardinality(&self, input: &Source) -> i64 {
         batches(input.cardinality(), self.size, false)
     }
 
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let row = self.row.clone();
-        let input = Box::new(Fitting { input: input.iterate(scope)?, row: row.clone() });
-        Ok(Box::new(Batching {
+        let input = Box::new(RowShapeIterator { input: input.iterate(scope)?, row: row.clone() });
+        Ok(Box::new(BatchIterator {
             input: Some(input),
             size: self.size,
             drops_remainder: false,
-            goes_on: false,
+            continues_after_error: false,
             gathered: Vec::new(),
             failed: 0,
             error: None,
             scope: scope.clone(),
-            turns: Turns::default(),
-            stack: Box::new(move |elements: &mut [Held], budget: &Arc<Budget>| {
+            yield_budget: YieldBudget::default(),
+            stack: Box::new(move |elements: &mut [BufferedElement], budget: &Arc<Budget>| {
                 sparse(elements, &row, budget)
             }),
         }))
@@ -84,12 +84,12 @@ impl Transform for SparseBatched {
 }
 
 /// Iterator over elements that fit the row shape, with an error for each that does not.
-struct Fitting {
+struct RowShapeIterator {
     input: Box<dyn Iterate>,
     row: Arc<[Option<usize>]>,
 }
 
-impl Iterate for Fitting {
+impl Iterate for RowShapeIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         let next = ready!(self.input.poll_next(cx))?;
         Poll::Ready(match next {
@@ -120,7 +120,11 @@ fn check_fits(element: &[Tensor], row: &[Option<usize>]) -> Result<()> {
     Ok(())
 }
 
-fn sparse(elements: &[Held], row: &[Option<usize>], budget: &Arc<Budget>) -> Result<Element> {
+fn sparse(
+    elements: &[BufferedElement],
+    row: &[Option<usize>],
+    budget: &Arc<Budget>,
+) -> Result<Element> {
     let mut sizes: Vec<usize> = row.iter().map(|size| size.unwrap_or(0)).collect();
     for held in elements {
         for (target, &size) in sizes.iter_mut().zip(held.element[0].shape().iter()) {

@@ -8,7 +8,7 @@ use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Charge, DType, Result, Tensor, bail, ensure};
 
-use super::dataset::{Iterate, Next, Source, Transform, Turns, transformation};
+use super::dataset::{Iterate, Next, Source, Transform, YieldBudget, transformation};
 use super::scope::Scope;
 use super::seeds::{SeedGenerator, input_seeds};
 use crate::math::random::distributions::unit_f32;
@@ -28,7 +28,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 /// `UniqueDataset`: drops elements that occurred before.
-struct Unique;
+struct UniqueDataset;
 
 fn unique(init: &KernelInit<'_>) -> Result<AnyKernel> {
     transformation(init, |_, input, spec| {
@@ -38,29 +38,29 @@ fn unique(init: &KernelInit<'_>) -> Result<AnyKernel> {
             InvalidArgument,
             "UniqueDataset only supports inputs with a single int32, int64 or string component"
         );
-        input.then(spec, Unique)
+        input.then(spec, UniqueDataset)
     })
 }
 
-impl Transform for Unique {
+impl Transform for UniqueDataset {
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(LookingForNew {
+        Ok(Box::new(UniqueIterator {
             input: input.iterate(scope)?,
             seen: HashSet::new(),
             charges: Vec::new(),
             scope: scope.clone(),
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
 
-struct LookingForNew {
+struct UniqueIterator {
     input: Box<dyn Iterate>,
     seen: HashSet<Vec<u8>>,
     /// Charges for the set of seen elements.
     charges: Vec<Charge>,
     scope: Arc<Scope>,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
 /// A byte encoding of an element that is different for different contents.
@@ -87,12 +87,12 @@ fn content(element: &[Tensor]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl Iterate for LookingForNew {
+impl Iterate for UniqueIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         /// Bytes charged per entry besides the content.
         const ENTRY_BYTES: usize = 64;
         loop {
-            ready!(self.turns.poll(cx));
+            ready!(self.yield_budget.poll(cx));
             let Some(element) = ready!(self.input.poll_next(cx))? else {
                 return Poll::Ready(Ok(None));
             };
@@ -108,7 +108,7 @@ impl Iterate for LookingForNew {
 }
 
 /// `SamplingDataset`: keeps each element with a probability.
-struct Sampled {
+struct SamplingDataset {
     rate: f32,
     seeds: SeedGenerator,
 }
@@ -119,33 +119,33 @@ fn sampling(init: &KernelInit<'_>) -> Result<AnyKernel> {
         ensure!(rate.num_elements() == 1, InvalidArgument, "rate must be a scalar");
         let (seed, seed2) = input_seeds(ctx, 2)?;
         let seeds = SeedGenerator::Fixed(seed, seed2);
-        input.then(spec, Sampled { rate: rate.scalar_value()?, seeds })
+        input.then(spec, SamplingDataset { rate: rate.scalar_value()?, seeds })
     })
 }
 
-impl Transform for Sampled {
+impl Transform for SamplingDataset {
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let (seed, seed2) = self.seeds.generate();
-        Ok(Box::new(Sampling {
+        Ok(Box::new(SamplingIterator {
             input: input.iterate(scope)?,
             rate: self.rate,
             samples: Samples::new(Philox::from_seeds(seed, seed2)),
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
 
-struct Sampling {
+struct SamplingIterator {
     input: Box<dyn Iterate>,
     rate: f32,
     samples: Samples,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Iterate for Sampling {
+impl Iterate for SamplingIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         loop {
-            ready!(self.turns.poll(cx));
+            ready!(self.yield_budget.poll(cx));
             let Some(element) = ready!(self.input.poll_next(cx))? else {
                 return Poll::Ready(Ok(None));
             };

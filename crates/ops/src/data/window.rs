@@ -10,9 +10,10 @@ use thalweg_tensor::{Result, bail, ensure};
 
 use super::batch::stacked;
 use super::dataset::{
-    Dataset, Iterate, Next, Source, Transform, Turns, dataset_kernel, flag_input, transformation,
+    Dataset, Iterate, Next, Source, Transform, YieldBudget, dataset_kernel, flag_input,
+    transformation,
 };
-use super::element::{Element, Held, Spec};
+use super::element::{BufferedElement, Element, Spec};
 use super::scope::Scope;
 
 pub(crate) static FAMILY: Family = Family {
@@ -42,12 +43,12 @@ const EXPERIMENTAL_SLIDING_WINDOW_DATASET: OpDef =
     OpDef { name: "ExperimentalSlidingWindowDataset", ..SLIDING_WINDOW_DATASET };
 
 /// A dataset of given elements.
-pub(crate) struct Listed {
+pub(crate) struct ElementsDataset {
     pub(crate) elements: Arc<Vec<Element>>,
     pub(crate) spec: Spec,
 }
 
-impl Dataset for Listed {
+impl Dataset for ElementsDataset {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -57,16 +58,16 @@ impl Dataset for Listed {
     }
 
     fn iterate(&self, _: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(Listing { elements: self.elements.clone(), next: 0 }))
+        Ok(Box::new(ElementsIterator { elements: self.elements.clone(), next: 0 }))
     }
 }
 
-struct Listing {
+struct ElementsIterator {
     elements: Arc<Vec<Element>>,
     next: usize,
 }
 
-impl Iterate for Listing {
+impl Iterate for ElementsIterator {
     fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
         let next = self.elements.get(self.next).cloned();
         self.next += 1;
@@ -91,13 +92,13 @@ fn window_of_tensors(init: &KernelInit<'_>) -> Result<AnyKernel> {
                 .collect::<Result<_>>()?;
             elements.push(element);
         }
-        Source::new(Listed { elements: Arc::new(elements), spec: spec.clone() }, 0)
+        Source::new(ElementsDataset { elements: Arc::new(elements), spec: spec.clone() }, 0)
     })
 }
 
 /// `WindowDataset`: windows of consecutive elements.
 #[derive(Clone)]
-pub(crate) struct Windowed {
+pub(crate) struct WindowDataset {
     pub(crate) size: usize,
     pub(crate) shift: usize,
     pub(crate) stride: usize,
@@ -121,7 +122,11 @@ fn sliding(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-fn windowed(ctx: &KernelContext<'_>, drops_remainder: bool, is_batch: bool) -> Result<Windowed> {
+fn windowed(
+    ctx: &KernelContext<'_>,
+    drops_remainder: bool,
+    is_batch: bool,
+) -> Result<WindowDataset> {
     let positive = |i: usize, name: &str| {
         let value = ctx.scalar_int(i, name)?;
         ensure!(value > 0, InvalidArgument, "Window {name} must be greater than zero.");
@@ -129,17 +134,17 @@ fn windowed(ctx: &KernelContext<'_>, drops_remainder: bool, is_batch: bool) -> R
     };
     let (size, shift, stride) =
         (positive(1, "size")?, positive(2, "shift")?, positive(3, "stride")?);
-    Ok(Windowed { size, shift, stride, drops_remainder, is_batch })
+    Ok(WindowDataset { size, shift, stride, drops_remainder, is_batch })
 }
 
-impl Windowed {
+impl WindowDataset {
     /// Number of input elements that a full window spans.
     fn span(&self) -> usize {
         (self.size - 1).saturating_mul(self.stride).saturating_add(1)
     }
 }
 
-impl Transform for Windowed {
+impl Transform for WindowDataset {
     fn cardinality(&self, input: &Source) -> i64 {
         let n = input.cardinality();
         if n <= 0 {
@@ -154,7 +159,7 @@ impl Transform for Windowed {
     }
 
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(Windowing {
+        Ok(Box::new(WindowIterator {
             input: Some(input.iterate(scope)?),
             spec: input.spec().clone(),
             depth: input.depth(),
@@ -163,31 +168,31 @@ impl Transform for Windowed {
             buffer: VecDeque::new(),
             to_skip: 0,
             scope: scope.clone(),
-            turns: Turns::default(),
+            yield_budget: YieldBudget::default(),
         }))
     }
 }
 
-struct Windowing {
+struct WindowIterator {
     input: Option<Box<dyn Iterate>>,
     spec: Spec,
     depth: usize,
     span: usize,
-    how: Windowed,
+    how: WindowDataset,
     /// Buffered elements or their errors.
-    buffer: VecDeque<Result<Held>>,
+    buffer: VecDeque<Result<BufferedElement>>,
     /// Number of elements to skip before the next window.
     to_skip: usize,
     scope: Arc<Scope>,
-    turns: Turns,
+    yield_budget: YieldBudget,
 }
 
-impl Windowing {
+impl WindowIterator {
     fn fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(input) = &mut self.input
             && (self.to_skip > 0 || self.buffer.len() < self.span)
         {
-            ready!(self.turns.poll(cx));
+            ready!(self.yield_budget.poll(cx));
             let next = match ready!(input.poll_next(cx)) {
                 Ok(None) => {
                     self.input = None;
@@ -200,7 +205,7 @@ impl Windowing {
                 self.to_skip -= 1;
                 continue;
             }
-            self.buffer.push_back(next.and_then(|e| Held::new(e, &self.scope.budget)));
+            self.buffer.push_back(next.and_then(|e| BufferedElement::new(e, &self.scope.budget)));
         }
         Poll::Ready(())
     }
@@ -212,7 +217,9 @@ impl Windowing {
             elements.push(held.as_ref().map_err(Clone::clone)?);
         }
         if self.how.is_batch {
-            let copy = |held: &&Held| Held::new(held.element.clone(), &self.scope.budget);
+            let copy = |held: &&BufferedElement| {
+                BufferedElement::new(held.element.clone(), &self.scope.budget)
+            };
             let mut copies = elements.iter().map(copy).collect::<Result<Vec<_>>>()?;
             return stacked(&mut copies, &self.scope.budget);
         }
@@ -226,13 +233,14 @@ impl Windowing {
                 bail!(InvalidArgument, "elements of a window differ in their components");
             };
             let spec = self.spec.component(i)?;
-            Source::new(Listed { elements: Arc::new(listed), spec }, self.depth)?.into_tensor()
+            Source::new(ElementsDataset { elements: Arc::new(listed), spec }, self.depth)?
+                .into_tensor()
         };
         (0..components).map(component).collect()
     }
 }
 
-impl Iterate for Windowing {
+impl Iterate for WindowIterator {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         ready!(self.fill(cx));
         let is_short = self.buffer.len() < self.span;

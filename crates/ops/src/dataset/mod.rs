@@ -67,7 +67,7 @@ impl Dataset {
     pub fn typed(self, components: &[(DType, PartialShape)]) -> Dataset {
         let dtypes: Vec<DType> = components.iter().map(|(dtype, _)| *dtype).collect();
         let shapes: Vec<PartialShape> = components.iter().map(|(_, shape)| shape.clone()).collect();
-        self.then(|source, _| source.then(Spec::new(dtypes, shapes)?, transforms::AsItIs))
+        self.then(|source, _| source.then(Spec::new(dtypes, shapes)?, transforms::WithSpec))
     }
 
     /// A scalar variant tensor that holds the dataset, as iterator ops take it. It can be fed to a
@@ -81,5 +81,5 @@ impl Dataset {
 fn code(
     function: impl Fn(Vec<Tensor>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
 ) -> Arc<Function> {
-    Function::of_code(Box::new(move |_, element| function(element)))
+    Function::from_closure(Box::new(move |_, element| function(element)))
 }

@@ -9,13 +9,13 @@ use thalweg_formats::record::{BadRecord, Compression};
 use thalweg_tensor::{Bytes, DType, Result, Tensor};
 
 use super::Dataset;
-use crate::data::call::caught;
+use crate::data::call::catch_panic;
 use crate::data::dataset::{self, Iterate, Next, Source, UNKNOWN};
 use crate::data::element::{Element, Spec};
-use crate::data::files::{Format, Matching, OfFiles, Reading};
-use crate::data::records::Fixed;
+use crate::data::files::{FileDataset, FileOptions, Format, MatchingFilesDataset};
+use crate::data::records::FixedLengthLayout;
 use crate::data::scope::Scope;
-use crate::data::sources::{numbers, slices_of, whole};
+use crate::data::sources::{numbers, slices_of, tensor_dataset};
 
 /// The elements of one iteration.
 pub type ElementIter = Box<dyn Iterator<Item = Result<Vec<Tensor>>> + Send>;
@@ -79,9 +79,12 @@ pub struct FixedLength {
     pub footer_bytes: u64,
 }
 
-fn of_files<S: Into<String>>(files: impl IntoIterator<Item = S>, reading: Reading) -> Dataset {
+fn file_dataset<S: Into<String>>(
+    files: impl IntoIterator<Item = S>,
+    reading: FileOptions,
+) -> Dataset {
     let names = files.into_iter().map(|name| Bytes::from(name.into()));
-    Dataset::new(Source::new(OfFiles::new(names.collect(), reading), 0))
+    Dataset::new(Source::new(FileDataset::new(names.collect(), reading), 0))
 }
 
 impl Dataset {
@@ -96,13 +99,13 @@ impl Dataset {
         options: RecordOptions,
     ) -> Dataset {
         let (on_bad, bad_records_max) = (options.on_bad_record, options.bad_records_max);
-        let reading = Reading::new(Format::Records, options.compression);
-        of_files(files, Reading { bad_records_max, on_bad, ..reading })
+        let reading = FileOptions::new(Format::Records, options.compression);
+        file_dataset(files, FileOptions { bad_records_max, on_bad, ..reading })
     }
 
     /// Lines of text files, without line ends.
     pub fn text_lines<S: Into<String>>(files: impl IntoIterator<Item = S>) -> Dataset {
-        of_files(files, Reading::new(Format::Lines, Some(Compression::None)))
+        file_dataset(files, FileOptions::new(Format::Lines, Some(Compression::None)))
     }
 
     /// Fixed-length records.
@@ -111,16 +114,22 @@ impl Dataset {
         length: FixedLength,
     ) -> Dataset {
         let FixedLength { header_bytes, record_bytes, footer_bytes } = length;
-        let fixed = Fixed { header: header_bytes, record: record_bytes, footer: footer_bytes };
+        let fixed =
+            FixedLengthLayout { header: header_bytes, record: record_bytes, footer: footer_bytes };
         match fixed.check() {
-            Ok(()) => of_files(files, Reading::new(Format::Fixed(fixed), Some(Compression::None))),
+            Ok(()) => {
+                file_dataset(files, FileOptions::new(Format::Fixed(fixed), Some(Compression::None)))
+            }
             Err(e) => Dataset::new(Err(e)),
         }
     }
 
     /// Sorted names of files that match a glob pattern: `*` and `?` match any characters but `/`.
     pub fn matching_files(pattern: impl Into<String>) -> Dataset {
-        Dataset::new(Source::new(Matching::new(Arc::new([Bytes::from(pattern.into())])), 0))
+        Dataset::new(Source::new(
+            MatchingFilesDataset::new(Arc::new([Bytes::from(pattern.into())])),
+            0,
+        ))
     }
 
     /// A range of int64 scalars.
@@ -130,7 +139,7 @@ impl Dataset {
 
     /// One element: these tensors.
     pub fn tensors(components: impl IntoIterator<Item = Tensor>) -> Dataset {
-        Dataset::new(whole(components.into_iter().collect()))
+        Dataset::new(tensor_dataset(components.into_iter().collect()))
     }
 
     /// Slices along the first dimension, which all the tensors share.
@@ -149,13 +158,13 @@ impl Dataset {
     where
         I: Iterator<Item = Result<Vec<Tensor>>> + Send + 'static,
     {
-        Dataset::from_source(Generated(make))
+        Dataset::from_source(ClosureSource(make))
     }
 }
 
-struct Generated<F>(F);
+struct ClosureSource<F>(F);
 
-impl<F, I> InputSource for Generated<F>
+impl<F, I> InputSource for ClosureSource<F>
 where
     F: Fn() -> I + Send + Sync + 'static,
     I: Iterator<Item = Result<Vec<Tensor>>> + Send + 'static,
@@ -180,21 +189,21 @@ impl dataset::Dataset for Custom {
     }
 
     fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        let elements = caught("a source", || self.source.open(&scope.environment.storage))?;
-        Ok(Box::new(Drawing { elements: Some(elements), count: 0 }))
+        let elements = catch_panic("a source", || self.source.open(&scope.environment.storage))?;
+        Ok(Box::new(CustomIterator { elements: Some(elements), count: 0 }))
     }
 }
 
-struct Drawing {
+struct CustomIterator {
     /// `None` after its end.
     elements: Option<ElementIter>,
     count: u64,
 }
 
-impl Iterate for Drawing {
+impl Iterate for CustomIterator {
     fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
         let Some(elements) = &mut self.elements else { return Poll::Ready(Ok(None)) };
-        let next = caught("a source", || elements.next().transpose());
+        let next = catch_panic("a source", || elements.next().transpose());
         match &next {
             Ok(Some(_)) => self.count += 1,
             Ok(None) => self.elements = None,

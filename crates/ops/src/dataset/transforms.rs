@@ -5,22 +5,22 @@ use std::sync::Arc;
 use thalweg_tensor::{PartialShape, Result, Tensor};
 
 use super::{Dataset, code};
-use crate::data::batch::{Batched, Unbatched, checked_size};
+use crate::data::batch::{BatchDataset, UnbatchDataset, checked_size};
 use crate::data::cache;
 use crate::data::call::Function;
-use crate::data::combine::{Counted, Part, Sharded, concatenated, zipped};
+use crate::data::combine::{CountOp, CountedDataset, ShardDataset, concatenated, zipped};
 use crate::data::dataset::{Iterate, Source, Transform};
 use crate::data::element::Spec;
-use crate::data::function_ops::{Chosen, Scanned};
-use crate::data::interleave::Interleaved;
-use crate::data::mapped::Mapped;
-use crate::data::padded::PaddedBatched;
-use crate::data::passing::WithoutErrors;
-use crate::data::prefetch::Prefetched;
+use crate::data::function_ops::{PredicateDataset, ScanDataset};
+use crate::data::interleave::InterleaveDataset;
+use crate::data::mapped::MapDataset;
+use crate::data::padded::PaddedBatchDataset;
+use crate::data::passing::IgnoreErrorsDataset;
+use crate::data::prefetch::PrefetchDataset;
 use crate::data::scope::Scope;
 use crate::data::seeds::SeedGenerator;
-use crate::data::shuffle::Shuffled;
-use crate::data::window::Windowed;
+use crate::data::shuffle::ShuffleDataset;
+use crate::data::window::WindowDataset;
 
 /// TensorFlow's default graph-level seed.
 const DEFAULT_GRAPH_SEED: i64 = 87_654_321;
@@ -37,9 +37,9 @@ pub struct Shuffle {
 }
 
 /// The elements of another dataset with a different spec.
-pub(super) struct AsItIs;
+pub(super) struct WithSpec;
 
-impl Transform for AsItIs {
+impl Transform for WithSpec {
     fn cardinality(&self, input: &Source) -> i64 {
         input.cardinality()
     }
@@ -80,7 +80,7 @@ impl Dataset {
 
     fn mapped(self, calls: Option<i64>, function: Arc<Function>) -> Dataset {
         let node = name("map");
-        let mapped = Mapped { function, preserves_cardinality: true, calls, node };
+        let mapped = MapDataset { function, preserves_cardinality: true, calls, node };
         self.then(|input, _| input.then(Spec::open(), mapped))
     }
 
@@ -100,8 +100,8 @@ impl Dataset {
         self.chosen(predicate(holds), true, "take_while")
     }
 
-    fn chosen(self, predicate: Arc<Function>, ends_at_first_other: bool, what: &str) -> Dataset {
-        let chosen = Chosen { predicate, ends_at_first_other, node: name(what) };
+    fn chosen(self, predicate: Arc<Function>, is_take_while: bool, what: &str) -> Dataset {
+        let chosen = PredicateDataset { predicate, is_take_while, node: name(what) };
         self.then(|input, spec| input.then(spec, chosen))
     }
 
@@ -122,7 +122,7 @@ impl Dataset {
             state.extend(element);
             Ok(state)
         });
-        let scanned = Scanned {
+        let scanned = ScanDataset {
             function,
             initial: state.into(),
             outputs: None,
@@ -170,7 +170,8 @@ impl Dataset {
     ) -> Dataset {
         let function = code(move |element| Ok(vec![function(element)?.into_tensor()?]));
         let (cycle, block) = (cycle.max(1), block.max(1));
-        let interleaved = Interleaved { function, cycle, block, ahead, node: name("interleave") };
+        let interleaved =
+            InterleaveDataset { function, cycle, block, ahead, node: name("interleave") };
         self.then(|input, _| input.then(Spec::open(), interleaved))
     }
 
@@ -188,7 +189,7 @@ impl Dataset {
         self.then(|input, spec| {
             let size = checked_size(i64::try_from(size).unwrap_or(i64::MAX))?;
             let spec = if spec.is_open { spec } else { batch_spec(&spec, size, drops_remainder)? };
-            input.then(spec, Batched { size, drops_remainder, goes_on: true })
+            input.then(spec, BatchDataset { size, drops_remainder, continues_after_error: true })
         })
     }
 
@@ -197,13 +198,13 @@ impl Dataset {
     pub fn padded_batch(self, size: usize) -> Dataset {
         self.then(|input, _| {
             let size = checked_size(i64::try_from(size).unwrap_or(i64::MAX))?;
-            input.then(Spec::open(), PaddedBatched::to_largest(size))
+            input.then(Spec::open(), PaddedBatchDataset::to_largest(size))
         })
     }
 
     /// Splits every element along its first dimension.
     pub fn unbatch(self) -> Dataset {
-        self.then(|input, _| input.then(Spec::open(), Unbatched))
+        self.then(|input, _| input.then(Spec::open(), UnbatchDataset))
     }
 
     /// Shuffles with the order of `tf.data.Dataset.shuffle` for this buffer size and seed, a new
@@ -218,38 +219,38 @@ impl Dataset {
             let buffer = checked_size(i64::try_from(options.buffer).unwrap_or(i64::MAX))?;
             let seeds = (DEFAULT_GRAPH_SEED, options.seed);
             let seeds = Arc::new(SeedGenerator::new(seeds, options.reshuffles));
-            input.then(spec, Shuffled { buffer, count: 1, seeds })
+            input.then(spec, ShuffleDataset { buffer, count: 1, seeds })
         })
     }
 
     /// Repeats the elements indefinitely.
     pub fn repeat(self) -> Dataset {
-        self.counted(Part::Repeat, -1)
+        self.counted(CountOp::Repeat, -1)
     }
 
     /// Repeats the elements `count` times.
     pub fn repeat_times(self, count: u64) -> Dataset {
-        self.counted(Part::Repeat, clamped(count))
+        self.counted(CountOp::Repeat, clamped(count))
     }
 
     /// The first `count` elements.
     pub fn take(self, count: u64) -> Dataset {
-        self.counted(Part::Take, clamped(count))
+        self.counted(CountOp::Take, clamped(count))
     }
 
     /// The elements after the first `count`.
     pub fn skip(self, count: u64) -> Dataset {
-        self.counted(Part::Skip, clamped(count))
+        self.counted(CountOp::Skip, clamped(count))
     }
 
-    fn counted(self, part: Part, count: i64) -> Dataset {
-        self.then(|input, spec| input.then(spec, Counted { part, count }))
+    fn counted(self, op: CountOp, count: i64) -> Dataset {
+        self.then(|input, spec| input.then(spec, CountedDataset { op, count }))
     }
 
     /// Every `shards`-th element, beginning with element `index`.
     pub fn shard(self, shards: u64, index: u64) -> Dataset {
         self.then(|input, spec| {
-            input.then(spec, Sharded::new(clamped(shards), clamped(index), false)?)
+            input.then(spec, ShardDataset::new(clamped(shards), clamped(index), false)?)
         })
     }
 
@@ -275,7 +276,7 @@ impl Dataset {
     /// is one element with its elements stacked. The last windows may have fewer.
     pub fn window(self, size: usize, shift: usize) -> Dataset {
         let (size, shift) = (size.max(1), shift.max(1));
-        let how = Windowed { size, shift, stride: 1, drops_remainder: false, is_batch: true };
+        let how = WindowDataset { size, shift, stride: 1, drops_remainder: false, is_batch: true };
         self.then(|input, _| input.then(Spec::open(), how))
     }
 
@@ -293,12 +294,12 @@ impl Dataset {
     /// Prefetches `count` elements on other threads.
     pub fn prefetch(self, count: usize) -> Dataset {
         let buffer = i64::try_from(count).unwrap_or(i64::MAX);
-        self.then(|input, spec| input.then(spec, Prefetched { buffer }))
+        self.then(|input, spec| input.then(spec, PrefetchDataset { buffer }))
     }
 
     /// Drops elements whose computation fails.
     pub fn ignore_errors(self) -> Dataset {
-        self.then(|input, spec| input.then(spec, WithoutErrors))
+        self.then(|input, spec| input.then(spec, IgnoreErrorsDataset))
     }
 
     /// Adds the index of each element as first component.

@@ -26,7 +26,7 @@ const RECORDS_BETWEEN_CHECKS: usize = 256;
 /// A reader resource.
 pub(crate) struct Reader {
     kind: &'static str,
-    pub(crate) gate: Arc<Gate<Desk>>,
+    pub(crate) gate: Arc<Gate<ReaderState>>,
 }
 
 impl Resource for Reader {
@@ -36,27 +36,27 @@ impl Resource for Reader {
 }
 
 impl Gated for Reader {
-    type Machine = Desk;
+    type Machine = ReaderState;
 
-    fn gate(&self) -> &Gate<Desk> {
+    fn gate(&self) -> &Gate<ReaderState> {
         &self.gate
     }
 }
 
 impl Reader {
     pub(crate) fn new(kind: &'static str, source: Box<dyn Source>) -> Reader {
-        let desk = Desk {
+        let reader_state = ReaderState {
             source,
             work: Bytes::new(),
             started: 0,
             finished: 0,
             produced: 0,
-            answer: None,
-            asking: None,
-            question: None,
-            is_pumping: false,
+            dequeued: None,
+            running_dequeue: None,
+            pending_dequeue: None,
+            is_dequeuing: false,
         };
-        Reader { kind, gate: Gate::new(desk) }
+        Reader { kind, gate: Gate::new(reader_state) }
     }
 }
 
@@ -84,14 +84,14 @@ impl Request {
 }
 
 /// A file name that a request needs from its queue.
-struct Question {
+struct PendingDequeue {
     request: u64,
     queue: Arc<Queue>,
     step: Arc<StepContext>,
 }
 
 /// State of a reader.
-pub(crate) struct Desk {
+pub(crate) struct ReaderState {
     source: Box<dyn Source>,
     /// The file name ("work unit") that is or was last read.
     work: Bytes,
@@ -100,16 +100,16 @@ pub(crate) struct Desk {
     finished: i64,
     produced: i64,
     /// A dequeue result, with the number of its request.
-    answer: Option<(u64, Result<Bytes>)>,
+    dequeued: Option<(u64, Result<Bytes>)>,
     /// The request for which a dequeue is running.
-    asking: Option<u64>,
+    running_dequeue: Option<u64>,
     /// The request for which a dequeue is still to be started.
-    question: Option<Question>,
-    /// A thread runs [`pump`] and will handle dequeues that become necessary meanwhile.
-    is_pumping: bool,
+    pending_dequeue: Option<PendingDequeue>,
+    /// A thread runs [`run_dequeues`] and will handle dequeues that become necessary meanwhile.
+    is_dequeuing: bool,
 }
 
-impl Machine for Desk {
+impl Machine for ReaderState {
     type Request = Request;
     const LANES: &'static [Lane] = &[Lane::Ordered];
 
@@ -134,13 +134,13 @@ impl Machine for Desk {
     }
 }
 
-impl Desk {
+impl ReaderState {
     /// Whether a file is open for reading.
     fn ensure_work(&mut self, request: &Request, step: &StepContext) -> Result<bool> {
         if self.started > self.finished {
             return Ok(true);
         }
-        match self.answer.take() {
+        match self.dequeued.take() {
             Some((_, Ok(work))) => {
                 self.source.open(path_of(&work)?, step)?;
                 self.work = work;
@@ -153,9 +153,10 @@ impl Desk {
             }
             // There is no result yet, or the error belonged to another request.
             _ => {
-                if self.asking.is_none() {
+                if self.running_dequeue.is_none() {
                     let (queue, step) = (request.queue.clone(), request.step.clone());
-                    self.question = Some(Question { request: request.number, queue, step });
+                    self.pending_dequeue =
+                        Some(PendingDequeue { request: request.number, queue, step });
                 }
                 Ok(false)
             }
@@ -228,7 +229,7 @@ impl Desk {
         Ok(state.encode_to_vec())
     }
 
-    /// Restores a state that [`Desk::state`] serialized.
+    /// Restores a state that [`ReaderState::state`] serialized.
     pub(crate) fn restore(&mut self, state: &Bytes) -> Result<()> {
         ensure!(self.source.keeps_state(), Unimplemented, "Reader RestoreState");
         let Ok(state) = pb::ReaderBaseState::decode(state.clone()) else {
@@ -261,38 +262,43 @@ pub(crate) fn outputs(records: Vec<Record>, is_batch: bool) -> Result<Outputs> {
 
 /// Starts the dequeues that waiting calls need, until none is left.
 ///
-/// A dequeue may complete before `start` returns; its callback then finds `is_pumping` set and
+/// A dequeue may complete before `start` returns; its callback then finds `is_dequeuing` set and
 /// leaves the rest to this loop. A loop instead of recursion bounds the stack for any number of
 /// empty files.
-pub(crate) fn pump(gate: &Arc<Gate<Desk>>) {
-    if gate.change(|desk| std::mem::replace(&mut desk.is_pumping, true)) {
+pub(crate) fn run_dequeues(gate: &Arc<Gate<ReaderState>>) {
+    if gate.change(|reader_state| std::mem::replace(&mut reader_state.is_dequeuing, true)) {
         return;
     }
     loop {
-        let question = gate.change(|desk| {
-            let question = desk.question.take();
-            match &question {
-                Some(question) => desk.asking = Some(question.request),
-                None => desk.is_pumping = false,
+        let pending_dequeue = gate.change(|reader_state| {
+            let pending_dequeue = reader_state.pending_dequeue.take();
+            match &pending_dequeue {
+                Some(pending_dequeue) => {
+                    reader_state.running_dequeue = Some(pending_dequeue.request)
+                }
+                None => reader_state.is_dequeuing = false,
             }
-            question
+            pending_dequeue
         });
-        match question {
-            Some(question) => ask(question, Arc::downgrade(gate)),
+        match pending_dequeue {
+            Some(pending_dequeue) => start_dequeue(pending_dequeue, Arc::downgrade(gate)),
             None => return,
         }
     }
 }
 
-fn ask(Question { request, queue, step }: Question, desk: Weak<Gate<Desk>>) {
+fn start_dequeue(
+    PendingDequeue { request, queue, step }: PendingDequeue,
+    reader_state: Weak<Gate<ReaderState>>,
+) {
     let answered = move |result: Result<Outputs>| {
-        let Some(gate) = desk.upgrade() else { return };
-        let answer = result.and_then(|outputs| work_of(&outputs));
-        gate.change(|desk| {
-            desk.asking = None;
-            desk.answer = Some((request, answer));
+        let Some(gate) = reader_state.upgrade() else { return };
+        let dequeued = result.and_then(|outputs| work_of(&outputs));
+        gate.change(|reader_state| {
+            reader_state.running_dequeue = None;
+            reader_state.dequeued = Some((request, dequeued));
         });
-        pump(&gate);
+        run_dequeues(&gate);
     };
     let (resources, step_id) = (step.resources().clone(), step.step_id());
     let mut call = Some(AsyncCall::new(SmallVec::new(), step, 1, Box::new(answered)));

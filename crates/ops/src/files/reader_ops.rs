@@ -7,7 +7,7 @@ use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Code, PartialShape, Result, Tensor, bail, ensure};
 
-use super::reader::{Desk, READS, Reader, Request, outputs, pump};
+use super::reader::{READS, Reader, ReaderState, Request, outputs, run_dequeues};
 use super::sources::{FixedLength, Lines, Names, Records, Source, Whole, checked_sizes};
 use crate::parsing::{scalar_string, set_scalar_string};
 use crate::queues::gate::update;
@@ -245,7 +245,7 @@ impl AsyncKernel for Read {
         let result = resources.update(&*reader, &self.op, step_id, || {
             if let Some((call, request)) = left.take() {
                 reader.gate.submit(READS, request, call);
-                pump(&reader.gate);
+                run_dequeues(&reader.gate);
             }
             Ok(())
         });
@@ -268,7 +268,7 @@ fn read_up_to(init: &KernelInit<'_>) -> Result<AnyKernel> {
 fn records_produced(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let reader: Arc<Reader> = state_input(ctx, 0)?;
-        let (records, _) = reader.gate.look(Desk::counts);
+        let (records, _) = reader.gate.inspect(ReaderState::counts);
         ctx.set_output(0, Tensor::scalar(records))
     })
 }
@@ -276,7 +276,7 @@ fn records_produced(_: &KernelInit<'_>) -> Result<AnyKernel> {
 fn units_completed(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let reader: Arc<Reader> = state_input(ctx, 0)?;
-        let (_, units) = reader.gate.look(Desk::counts);
+        let (_, units) = reader.gate.inspect(ReaderState::counts);
         ctx.set_output(0, Tensor::scalar(units))
     })
 }
@@ -284,7 +284,7 @@ fn units_completed(_: &KernelInit<'_>) -> Result<AnyKernel> {
 fn serialize_state(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let reader: Arc<Reader> = state_input(ctx, 0)?;
-        let state = reader.gate.look(Desk::state)?;
+        let state = reader.gate.inspect(ReaderState::state)?;
         set_scalar_string(ctx, 0, state)
     })
 }
@@ -293,13 +293,13 @@ fn restore_state(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let reader: Arc<Reader> = state_input(ctx, 0)?;
         let state = scalar_string(ctx, 1, "state")?;
-        update(ctx, &*reader, || reader.gate.change(|desk| desk.restore(&state)))?
+        update(ctx, &*reader, || reader.gate.change(|reader_state| reader_state.restore(&state)))?
     })
 }
 
 fn reset(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let reader: Arc<Reader> = state_input(ctx, 0)?;
-        update(ctx, &*reader, || reader.gate.change(Desk::reset))
+        update(ctx, &*reader, || reader.gate.change(ReaderState::reset))
     })
 }

@@ -181,8 +181,8 @@ impl<M: Machine> Gate<M> {
     }
 
     /// Reads the state.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&M) -> R) -> R {
-        look(&self.state.lock().machine)
+    pub(crate) fn inspect<R>(&self, inspect: impl FnOnce(&M) -> R) -> R {
+        inspect(&self.state.lock().machine)
     }
 }
 

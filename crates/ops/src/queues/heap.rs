@@ -20,7 +20,7 @@ impl<T> Heap<T> {
 
     pub(crate) fn push(&mut self, key: i64, item: T) {
         self.items.push((key, item));
-        self.rise(self.items.len() - 1);
+        self.sift_up(self.items.len() - 1);
     }
 
     pub(crate) fn pop(&mut self) -> Option<T> {
@@ -40,11 +40,11 @@ impl<T> Heap<T> {
             self.items.swap(hole, 2 * hole + 1);
             hole = 2 * hole + 1;
         }
-        self.rise(hole);
+        self.sift_up(hole);
         Some(top.1)
     }
 
-    fn rise(&mut self, mut hole: usize) {
+    fn sift_up(&mut self, mut hole: usize) {
         while hole > 0 {
             let parent = (hole - 1) / 2;
             if self.items[parent].0 <= self.items[hole].0 {

@@ -19,7 +19,7 @@ use super::gate::{self, Answer, Gate, Gated, Lane, Machine, Progress, tensors, u
 use super::staging::{Limits, total_bytes};
 use super::store::Components;
 use crate::CHEAP;
-use crate::state::handle::Place;
+use crate::state::handle::ResourceName;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -281,16 +281,20 @@ impl Staged {
 }
 
 /// Finds or creates the staging area of a node.
-struct Area {
-    home: Place,
+struct NodeStagingArea {
+    home: ResourceName,
     limits: Limits,
     width: usize,
 }
 
-impl Area {
-    fn new(init: &KernelInit<'_>) -> Result<Area> {
+impl NodeStagingArea {
+    fn new(init: &KernelInit<'_>) -> Result<NodeStagingArea> {
         let width = init.attrs().dtypes("dtypes")?.len();
-        Ok(Area { home: Place::of(init, true)?, limits: Limits::new(init)?, width })
+        Ok(NodeStagingArea {
+            home: ResourceName::of(init, true)?,
+            limits: Limits::new(init)?,
+            width,
+        })
     }
 
     fn find<const ORDERED: bool>(
@@ -339,7 +343,7 @@ fn stage(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 fn stage_in<const ORDERED: bool>(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let area = Area::new(init)?;
+    let area = NodeStagingArea::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
         let area = area.find::<ORDERED>(call.step.resources())?;
         let (key, indices) = (key(call)?, indices(call, 1)?);
@@ -386,7 +390,7 @@ fn check_outputs(outputs: usize, indices: &[usize]) -> Result<()> {
 }
 
 fn get_from<const ORDERED: bool>(init: &KernelInit<'_>, is_peek: bool) -> Result<AnyKernel> {
-    let area = Area::new(init)?;
+    let area = NodeStagingArea::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
         let area = area.find::<ORDERED>(call.step.resources())?;
         let (key, indices) = (Some(key(call)?), indices(call, 1)?);
@@ -400,7 +404,7 @@ fn unstage_no_key(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 fn get_any_from<const ORDERED: bool>(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let area = Area::new(init)?;
+    let area = NodeStagingArea::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
         let area = area.find::<ORDERED>(call.step.resources())?;
         let indices = indices(call, 0)?;
@@ -429,9 +433,9 @@ fn count_in<const ORDERED: bool>(
     init: &KernelInit<'_>,
     count: fn(&Staged) -> usize,
 ) -> Result<AnyKernel> {
-    let area = Area::new(init)?;
+    let area = NodeStagingArea::new(init)?;
     AnyKernel::new(move |ctx| {
-        let len = area.find::<ORDERED>(ctx.resources())?.gate.look(count);
+        let len = area.find::<ORDERED>(ctx.resources())?.gate.inspect(count);
         ctx.set_output(0, Tensor::scalar(size_of_state(len)))
     })
 }
@@ -441,7 +445,7 @@ fn clear(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 fn clear_of<const ORDERED: bool>(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let area = Area::new(init)?;
+    let area = NodeStagingArea::new(init)?;
     AnyKernel::new(move |ctx| {
         let area = area.find::<ORDERED>(ctx.resources())?;
         let gone = update(ctx, &*area, || {

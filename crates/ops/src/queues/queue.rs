@@ -250,11 +250,11 @@ impl Queue {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.gate.look(|contents| contents.store.len())
+        self.gate.inspect(|contents| contents.store.len())
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.gate.look(|contents| contents.is_closed)
+        self.gate.inspect(|contents| contents.is_closed)
     }
 
     /// Enqueues elements regardless of the capacity, and closes the queue if they are the last.
@@ -395,7 +395,7 @@ impl Contents {
         let mut components = Components::with_capacity(batch.len());
         for tensor in batch {
             let mut row = row(tensor, index, step.budget())?;
-            if self.store.keeps_stragglers() {
+            if self.store.may_keep_elements_long() {
                 // A row that stays long must not keep the whole batch in memory.
                 row = row.deep_copy(Some(step.budget()))?;
             }

@@ -13,7 +13,7 @@ use super::access::size_of_state;
 use super::gate::{self, Answer, Gate, Gated, Lane, Machine, Progress, tensors, update};
 use super::store::{Components, Element};
 use crate::CHEAP;
-use crate::state::handle::Place;
+use crate::state::handle::ResourceName;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[STAGE, UNSTAGE, STAGE_PEEK, STAGE_SIZE, STAGE_CLEAR],
@@ -176,14 +176,14 @@ impl Staged {
 }
 
 /// Finds or creates the staging area of a node.
-struct Area {
-    home: Place,
+struct NodeStagingArea {
+    home: ResourceName,
     limits: Limits,
 }
 
-impl Area {
-    fn new(init: &KernelInit<'_>) -> Result<Area> {
-        Ok(Area { home: Place::of(init, true)?, limits: Limits::new(init)? })
+impl NodeStagingArea {
+    fn new(init: &KernelInit<'_>) -> Result<NodeStagingArea> {
+        Ok(NodeStagingArea { home: ResourceName::of(init, true)?, limits: Limits::new(init)? })
     }
 
     fn find(&self, resources: &ResourceManager) -> Result<Arc<Staging>> {
@@ -196,7 +196,7 @@ impl Area {
 }
 
 fn stage(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let area = Area::new(init)?;
+    let area = NodeStagingArea::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
         let area = area.find(call.step.resources())?;
         let components = tensors(call, 0)?;
@@ -206,14 +206,14 @@ fn stage(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 fn unstage(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let area = Area::new(init)?;
+    let area = NodeStagingArea::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
         Ok(Answer::After(area.find(call.step.resources())?, GETS, Request::Get(call.num_outputs)))
     })
 }
 
 fn peek(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let area = Area::new(init)?;
+    let area = NodeStagingArea::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
         let index = call.input(0)?;
         ensure!(index.rank() == 0, InvalidArgument, "index must be scalar");
@@ -230,15 +230,15 @@ fn peek(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 fn size(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let area = Area::new(init)?;
+    let area = NodeStagingArea::new(init)?;
     AnyKernel::new(move |ctx| {
-        let len = area.find(ctx.resources())?.gate.look(|staged| staged.elements.len());
+        let len = area.find(ctx.resources())?.gate.inspect(|staged| staged.elements.len());
         ctx.set_output(0, Tensor::scalar(size_of_state(len)))
     })
 }
 
 fn clear(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let area = Area::new(init)?;
+    let area = NodeStagingArea::new(init)?;
     AnyKernel::new(move |ctx| {
         let area = area.find(ctx.resources())?;
         let gone = update(ctx, &*area, || {

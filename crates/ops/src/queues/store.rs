@@ -60,7 +60,7 @@ impl Store {
     }
 
     /// Whether elements may stay long after others of the same batch were dequeued.
-    pub(crate) fn keeps_stragglers(&self) -> bool {
+    pub(crate) fn may_keep_elements_long(&self) -> bool {
         !matches!(self, Store::Fifo(_))
     }
 

@@ -18,7 +18,7 @@ use thalweg_tensor::{
 static NEXT_PRIVATE: AtomicU64 = AtomicU64::new(0);
 
 /// Container and name of a node's state.
-pub(crate) struct Place {
+pub(crate) struct ResourceName {
     pub(crate) container: Arc<str>,
     pub(crate) name: Arc<str>,
     /// Whether the name is not shared: the state is then freed with the node's kernel, at the end
@@ -26,9 +26,9 @@ pub(crate) struct Place {
     is_private: bool,
 }
 
-impl Place {
+impl ResourceName {
     /// Container and name from the attrs of a node.
-    pub(crate) fn of(init: &KernelInit<'_>, is_shared_by_node_name: bool) -> Result<Place> {
+    pub(crate) fn of(init: &KernelInit<'_>, is_shared_by_node_name: bool) -> Result<ResourceName> {
         let attrs = init.attrs();
         let container: Arc<str> = attrs.string("container")?.into();
         let shared = attrs.string("shared_name")?;
@@ -39,14 +39,14 @@ impl Place {
             "shared_name cannot start with '_':{shared}"
         );
         if !shared.is_empty() {
-            return Ok(Place { container, name: shared.into(), is_private: false });
+            return Ok(ResourceName { container, name: shared.into(), is_private: false });
         }
         if is_shared_by_node_name {
-            return Ok(Place { container, name: init.node.name.clone(), is_private: false });
+            return Ok(ResourceName { container, name: init.node.name.clone(), is_private: false });
         }
         let number = NEXT_PRIVATE.fetch_add(1, Ordering::Relaxed);
         let name = format!("_{number}_{}", init.node.name).into();
-        Ok(Place { container, name, is_private: true })
+        Ok(ResourceName { container, name, is_private: true })
     }
 
     /// The state, created by `create` if it does not exist.
@@ -61,15 +61,15 @@ impl Place {
 
 /// Removes private state when the kernel that created it is dropped.
 pub(crate) struct Owner<T: Resource> {
-    place: Place,
+    resource_name: ResourceName,
     /// The resource manager of the state, once it exists.
     manager: OnceLock<Weak<ResourceManager>>,
     _state: std::marker::PhantomData<fn(T)>,
 }
 
 impl<T: Resource> Owner<T> {
-    pub(crate) fn new(place: Place) -> Owner<T> {
-        Owner { place, manager: OnceLock::new(), _state: std::marker::PhantomData }
+    pub(crate) fn new(resource_name: ResourceName) -> Owner<T> {
+        Owner { resource_name, manager: OnceLock::new(), _state: std::marker::PhantomData }
     }
 
     /// A handle to the state, which is created by `create` if it does not exist.
@@ -78,9 +78,9 @@ impl<T: Resource> Owner<T> {
         step: &StepContext,
         create: impl FnOnce() -> Result<T>,
     ) -> Result<Tensor> {
-        self.place.find_or_create(step.resources(), create)?;
+        self.resource_name.find_or_create(step.resources(), create)?;
         let _ = self.manager.set(Arc::downgrade(step.resources()));
-        let Place { container, name, .. } = &self.place;
+        let ResourceName { container, name, .. } = &self.resource_name;
         let default = step.resources().default_container();
         let handle = ResourceHandle {
             device: step.device().description().name.to_string().into(),
@@ -94,7 +94,7 @@ impl<T: Resource> Owner<T> {
 
 impl<T: Resource> Drop for Owner<T> {
     fn drop(&mut self) {
-        let Place { container, name, is_private } = &self.place;
+        let ResourceName { container, name, is_private } = &self.resource_name;
         if let (true, Some(manager)) = (is_private, self.manager.get().and_then(Weak::upgrade)) {
             // Already removed if its container was reset.
             let _ = manager.remove::<T>(container, name);
@@ -110,13 +110,14 @@ pub(crate) fn state_kernel<T: Resource>(
     create: impl Fn(&KernelContext<'_>, &Arc<str>) -> Result<T> + Send + Sync + 'static,
     check: impl Fn(&T, &str) -> Result<()> + Send + Sync + 'static,
 ) -> Result<AnyKernel> {
-    let place = Place::of(init, is_shared_by_node_name)?;
+    let resource_name = ResourceName::of(init, is_shared_by_node_name)?;
     let is_ref = init.node.outputs.first().is_some_and(|output| output.is_ref);
-    let owner: Owner<T> = Owner::new(place);
+    let owner: Owner<T> = Owner::new(resource_name);
     let made: OnceLock<Value> = OnceLock::new();
     AnyKernel::new(move |ctx| {
-        let Place { container, name, .. } = &owner.place;
-        let found: Arc<T> = owner.place.find_or_create(ctx.resources(), || create(ctx, name))?;
+        let ResourceName { container, name, .. } = &owner.resource_name;
+        let found: Arc<T> =
+            owner.resource_name.find_or_create(ctx.resources(), || create(ctx, name))?;
         check(&found, name)?;
         if made.get().is_none() {
             // Concurrent first steps set the same value.

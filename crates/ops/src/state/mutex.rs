@@ -27,16 +27,16 @@ pub(crate) static FAMILY: Family = Family {
 
 /// A mutex resource.
 #[derive(Default)]
-struct Mutex(Arc<Door>);
+struct Mutex(Arc<SharedLock>);
 
 /// State of the lock and the waiting calls.
 #[derive(Default)]
-struct Door(parking_lot::Mutex<State>);
+struct SharedLock(parking_lot::Mutex<State>);
 
 #[derive(Default)]
 struct State {
     is_held: bool,
-    /// A thread runs [`Door::serve`] and will handle changes that occur meanwhile.
+    /// A thread runs [`SharedLock::serve`] and will handle changes that occur meanwhile.
     is_serving: bool,
     waiting: VecDeque<Waiting>,
     next_id: u64,
@@ -56,7 +56,7 @@ impl Resource for Mutex {
 }
 
 /// A held lock, which is released with the last tensor that holds it.
-struct Lock(Arc<Door>);
+struct Lock(Arc<SharedLock>);
 
 impl Drop for Lock {
     fn drop(&mut self) {
@@ -81,7 +81,7 @@ impl Variant for Lock {
     }
 }
 
-impl Door {
+impl SharedLock {
     /// Grants the lock to the next call while it is free. A call may complete, and drop its lock,
     /// before `serve` continues: a loop instead of recursion bounds the stack for any number of
     /// waiting calls.
@@ -104,7 +104,7 @@ impl Door {
     }
 
     /// Completes `call` with the lock once it is free, or with its step's cancellation.
-    fn enter(self: &Arc<Self>, call: AsyncCall) {
+    fn acquire(self: &Arc<Self>, call: AsyncCall) {
         let cancellation = call.step.cancellation().clone();
         let id = {
             let mut state = self.0.lock();
@@ -152,19 +152,19 @@ fn mutex(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// The kernel of `MutexLock`, which waits for the mutex or the end of the step.
-struct Enter;
+struct AcquireKernel;
 
-impl AsyncKernel for Enter {
+impl AsyncKernel for AcquireKernel {
     fn start(&self, call: AsyncCall) {
         match state_of_call::<Mutex>(&call, 0) {
-            Ok(mutex) => mutex.0.enter(call),
+            Ok(mutex) => mutex.0.acquire(call),
             Err(e) => call.complete(Err(e)),
         }
     }
 }
 
 fn lock(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    Ok(AnyKernel::Async(Arc::new(Enter)))
+    Ok(AnyKernel::Async(Arc::new(AcquireKernel)))
 }
 
 fn consume(_: &KernelInit<'_>) -> Result<AnyKernel> {

@@ -5,7 +5,7 @@ use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, Shape, Tensor, ensure};
 
 use crate::slice::{Masks, StridedSlice};
-use crate::variable::{change, pass_on, variable_input};
+use crate::variable::{change, forward_ref, variable_input};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -63,7 +63,7 @@ fn strided_slice_assign(init: &KernelInit<'_>) -> Result<AnyKernel> {
             let slice = StridedSlice::from_inputs(ctx, masks, 1, target.shape())?;
             slice.put(ctx, &without_extra_ones(value, slice.shape()?.rank())?, target)
         })?;
-        pass_on(ctx, variable)
+        forward_ref(ctx, variable)
     })
 }
 

@@ -177,11 +177,11 @@ impl Rows {
             }
             Key::Integer(key) => self.keys.as_mut_slice::<i64>()?[row] = *key,
         }
-        self.point(key, row)
+        self.set_row(key, row)
     }
 
     /// Maps a key to a row.
-    fn point(&mut self, key: Key, row: usize) -> Result<()> {
+    fn set_row(&mut self, key: Key, row: usize) -> Result<()> {
         match (&mut self.index, key) {
             (Index::Strings(map), Key::Text(key)) => map.insert(key, row),
             (Index::Integers(map), Key::Integer(key)) => map.insert(key, row),
@@ -209,7 +209,7 @@ impl Rows {
             let Some(row) = self.find(cells, i) else { continue };
             let last = self.len() - 1;
             let (key, moved) = (cells.key(i), Keys::of(&self.keys)?.key(last));
-            self.point(moved, row)?;
+            self.set_row(moved, row)?;
             match (&mut self.index, &key) {
                 (Index::Strings(map), Key::Text(key)) => map.remove(key),
                 (Index::Integers(map), Key::Integer(key)) => map.remove(key),
