@@ -47,7 +47,7 @@ def case_partitioned_tables(target):
             if strategy == "div":
                 equal(s.run(got, {ids: [5, 0, 7, 2]}), TABLE[[5, 0, 7, 2]])
             else:
-                # Id i lies in part i % 3 at place i // 3.
+                # Id i is row i // 3 of partition i % 3.
                 values = s.run(parts)
                 wanted = [values[i % 3][i // 3] for i in (5, 0, 7, 2)]
                 equal(s.run(got, {ids: [5, 0, 7, 2]}), wanted)

@@ -1,4 +1,4 @@
-"""Mistakes: their codes, the words of their messages, and that the session lives on."""
+"""Errors: codes, messages, and that the session stays usable."""
 
 import threading
 import time
@@ -59,11 +59,11 @@ def case_codes_of_common_mistakes(target):
             close(s.run(x * 2, {x: f}), f * 2)
 
 
-def case_names_that_are_not_there(target):
+def case_unknown_names(target):
     with session(target) as s:
         s.run(tf.constant(1.0))
         call = lambda *names: s._call_tf_sessionrun(None, {}, list(names), [], None)
-        # The client checks names itself; a graph of its own does not help it here.
+        # The client checks names itself, also in a separate graph.
         with raises((tf.errors.InvalidArgumentError, tf.errors.NotFoundError, TypeError)):
             call("nothing:0")
         close(s.run(tf.constant(2.0) * 2), 4)
@@ -165,7 +165,7 @@ def case_operation_timeouts(target):
             with raises(tf.errors.DeadlineExceededError):
                 s.run(wait)
             assert 0.5 < time.monotonic() - begin < 10
-        # What timed out takes nothing away.
+        # A dequeue that timed out removes nothing.
         s.run(put)
         close(s.run(wait), 5)
 

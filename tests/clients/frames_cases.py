@@ -99,7 +99,7 @@ def case_a_loop_over_variables_and_a_queue(target):
         assert s.run(v) == 15
 
 
-def case_slopes_of_branches(target):
+def case_gradients_of_branches(target):
     with session(target) as s:
         x = v1.placeholder(tf.float32, [])
         y = v1.cond(x > 0, lambda: x * x * x, lambda: tf.exp(x))
@@ -112,7 +112,7 @@ def case_a_dead_fetch(target):
     with session(target) as s:
         switch = tf.raw_ops.Switch(data=tf.constant(1), pred=tf.constant(True))
         assert s.run(tf.identity(switch.output_true)) == 1
-        # Its own sessions say InvalidArgument, its servers Internal.
+        # TensorFlow's local sessions give InvalidArgument, its servers Internal.
         with raises(tf.errors.OpError):
             s.run(tf.identity(switch.output_false))
 

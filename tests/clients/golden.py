@@ -28,9 +28,9 @@ from support import v1
 from tensorflow.core.framework import tensor_pb2
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Elements that TensorFlow itself computes one way or another depending on their place in the
-# tensor: what its vector loop leaves over at the end. By case, how many that are.
-LEFT_OVER = {"unary/Sign/6": 2, "binary/Pow/33": 4, "binary/Atan2/27": 4}
+# Elements that TensorFlow computes differently in the remainder of its vector loop: by case, the number of
+# elements that may differ.
+REMAINDER_ELEMENTS = {"unary/Sign/6": 2, "binary/Pow/33": 4, "binary/Atan2/27": 4}
 CASES_PER_TASK = 40
 # Cases with these expect an empty folder golden_files where the server runs, and run one by one.
 FILE_OPS = {"CacheDataset", "CacheDatasetV2", "CreateSummaryFileWriter", "DatasetToTFRecord",
@@ -39,7 +39,7 @@ FILE_OPS = {"CacheDataset", "CacheDatasetV2", "CreateSummaryFileWriter", "Datase
 
 
 def recorded():
-    """Every recorded case, still as text: workers read what they play."""
+    """Every recorded case, as undecoded text."""
     for path in sorted((ROOT / "testdata/golden").glob("*.jsonl.gz")):
         with gzip.open(path, "rt") as lines:
             yield from lines
@@ -59,23 +59,23 @@ def numbers(values):
 
 
 def difference(got, wanted, case):
-    """How `got` is not what was recorded, if it is not."""
+    """The difference between `got` and the recorded value, if there is one."""
     got = np.asarray(got)
     if got.shape != wanted.shape:
         return f"shape {got.shape} is not {wanted.shape}"
     if wanted.dtype == object:
-        # The recorder's arrays lose the zeroes that a string ends in.
+        # NumPy arrays drop trailing zero bytes of strings.
         trimmed = [[bytes(s).rstrip(b"\0") for s in np.ravel(a)] for a in (got, wanted)]
         return None if trimmed[0] == trimmed[1] else f"{trimmed[0]} is not {trimmed[1]}"
     if wanted.dtype.names:
-        # The client gives the numbers of quantized types as plain ones.
+        # The client returns quantized types as plain integers.
         wanted = wanted.view(wanted.dtype[0])
     if got.dtype != wanted.dtype:
         return f"{got.dtype} is not {wanted.dtype}"
     a, b = numbers(got), numbers(wanted)
     if a is None:
         return None if got.tobytes() == wanted.tobytes() else f"{got!r} is not {wanted!r}"
-    compared = len(a) - LEFT_OVER.get(case["id"], 0) * len(a) // max(got.size, 1)
+    compared = len(a) - REMAINDER_ELEMENTS.get(case["id"], 0) * len(a) // max(got.size, 1)
     relative, absolute = case.get("tol") or (0, 0)
     with np.errstate(invalid="ignore"):
         close = (a == b) | (np.isnan(a) & np.isnan(b)) | (abs(a - b) <= absolute + relative * abs(b))
@@ -101,7 +101,7 @@ def play_steps(case, session):
             return f"step {n}: a value, not {wanted['name']}"
         if len(step["expect"]) != len(step["fetch"]):
             return f"step {n}: {len(step['fetch'])} fetches, {len(step['expect'])} recorded answers"
-        for fetch, value, answer in zip(step["fetch"], got, step["expect"]):
+        for fetch, value, answer in zip(step["fetch"], got[:len(step["fetch"])], step["expect"], strict=True):
             failure = difference(value, array(answer), case)
             if failure:
                 return f"step {n}: {fetch}: {failure}"
@@ -109,7 +109,7 @@ def play_steps(case, session):
 
 
 def play(case, target):
-    """Why the case fails on the server, if it does."""
+    """The failure of the case on the server, if any."""
     graph = v1.GraphDef.FromString(base64.b64decode(case["graph"]))
     config = v1.ConfigProto(isolate_session_state=True, operation_timeout_in_ms=60000)
     try:
@@ -122,7 +122,7 @@ def play(case, target):
 
 
 def play_many(job):
-    """What became of some cases: (id, op, failure, op that is waited for)."""
+    """Outcomes of some cases: (id, op, failure, missing op)."""
     target, lines, folder = job
     outcomes = []
     for line in lines:
@@ -137,13 +137,13 @@ def play_many(job):
 
 
 def published():
-    """By op, how many of its cases pass without a client."""
+    """The number of passing cases of each op without a client."""
     lines = (ROOT / "crates/ops/src/golden_results.txt").read_text().split("\n")
     return {op: int(passed) for op, passed, _ in (line.split() for line in lines if line)}
 
 
 def report(outcomes, is_all):
-    """Prints what failed and what waits; whether all is well."""
+    """Prints failures and missing ops; returns whether the run succeeded."""
     passed, waiting, failures = collections.Counter(), collections.defaultdict(list), []
     for name, op, failure, missing in outcomes:
         if failure is None:
@@ -181,6 +181,7 @@ def main():
         cases = ((line, json.loads(line)) for line in lines)
         lines = [line for line, case in cases if args.op in (None, case["op"])
                  and (not args.names or any(name in case["id"] for name in args.names))]
+    count = len(lines)
     server, target = None, args.target
     scratch = tempfile.mkdtemp(prefix="thalweg-golden-")
     if args.server:
@@ -198,6 +199,7 @@ def main():
     finally:
         code = run.stop(server) if server else 0
         shutil.rmtree(scratch, ignore_errors=True)
+    assert len(outcomes) == count, f"{len(outcomes)} of {count} cases were played"
     is_well = report(outcomes, is_all)
     print(f"{time.monotonic() - begin:.0f} s")
     sys.exit(0 if is_well and code == 0 else 1)

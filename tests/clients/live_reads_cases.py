@@ -1,5 +1,5 @@
 """Reads of reference variables: ops that only forward their input forward the variable's buffer, so
-whoever reads what they gave after an update sees the update; a fetch sees all updates of its step."""
+a read of their output after an update sees the update; a fetch sees all updates of its step."""
 
 import tensorflow as tf
 from support import close, equal, fresh, raises, session, v1

@@ -35,7 +35,7 @@ def case_stop_at_step(target):
         close(np.array(seen[1:]) / seen[:-1], [0.25] * 4)
 
 
-def case_a_second_session_goes_on(target):
+def case_a_second_session_continues(target):
     fresh(target)
     for last in (3, 6):
         with tf.Graph().as_default():
@@ -50,7 +50,7 @@ def case_a_second_session_goes_on(target):
 
 
 class Recorder(v1.train.SessionRunHook):
-    """Counts what a session tells it, and asks for a tensor of its own."""
+    """Counts the calls of the hook, and requests a tensor."""
 
     def __init__(self):
         self.calls, self.values = [], []
@@ -114,7 +114,7 @@ def case_logging_and_counting(target):
     with tf.Graph().as_default():
         step, w, loss, train = model()
         hooks = [v1.train.LoggingTensorHook({"the_loss": loss}, every_n_iter=2),
-                 v1.train.StepCounterHook(every_n_steps=2, output_dir=None, summary_writer=Silent()),
+                 v1.train.StepCounterHook(every_n_steps=2, output_dir=None, summary_writer=RecordingWriter()),
                  v1.train.StopAtStepHook(num_steps=4)]
         with monitored(target, hooks) as s:
             while not s.should_stop():
@@ -125,8 +125,8 @@ def case_logging_and_counting(target):
     close(values[1] / values[0], 1 / 16)
 
 
-class Silent:
-    """A summary writer that keeps what it is given."""
+class RecordingWriter:
+    """A summary writer that records its calls."""
 
     def __init__(self):
         self.added = []
@@ -159,7 +159,7 @@ def case_step_functions(target):
             before = step_context.session.run(w)
             step_context.run_with_hooks(train)
             if before < 10:
-                # Leaves this function at once.
+                # request_stop raises, which leaves this function.
                 step_context.request_stop()
             return before
 
@@ -218,6 +218,6 @@ def case_an_exception_ends_the_session(target):
             with monitored(target) as s:
                 s.run(train)
                 s.run(bad, {x: [1.0, 2.0]})
-        # Variables outlive it.
+        # Variables outlive the session.
     with tf.Graph().as_default(), v1.Session(target) as s:
         close(s.run(v1.get_variable("w", initializer=0.0, use_resource=True)), 32)

@@ -136,7 +136,7 @@ def adam(t, v, g, m, s):
 
 
 def case_adam(target):
-    # Rows without a gradient move on by their old momentum.
+    # Rows without a gradient are updated by their momentum.
     check(target, lambda _: v1.train.AdamOptimizer(0.1, 0.8, 0.9, 1e-4), adam, [0, 0],
           decays_all_rows=True)
 
@@ -188,7 +188,7 @@ def case_proximal_adagrad(target):
 
 
 def check_raw(target, update, rule, slots, ref_update=None):
-    """The same for an op without an optimizer: `update(v, slots, gradient, step)` makes it."""
+    """The same for an op without an optimizer: `update(v, slots, gradient, step)` builds it."""
     for use_resource in (True, False):
         make = update if use_resource else ref_update
         if make is None:

@@ -279,7 +279,7 @@ def case_sparse_accumulator(target):
         s.run(apply, {x: [[6, 8]], rows: [3]})
         got = s.run(accumulator.take_indexed_slices_grad(2))
         equal(got.indices, [0, 3])
-        # A row's average is over the gradients that had it.
+        # The mean of a row is over the gradients that contain it.
         close(got.values, [[2, 2], [5, 6]])
 
 
@@ -313,12 +313,12 @@ def case_synchronous_replicas_of_one_worker(target):
         s.run(tokens)
         coordinator = v1.train.Coordinator()
         threads = optimizer.get_chief_queue_runner().create_threads(s, coordinator, start=True)
-        # A step that overtakes the update it is to see is stale; its gradient is dropped.
+        # A gradient computed before the update is stale and dropped.
         deadline = time.monotonic() + 30
         while s.run(step) < 4:
             s.run(train, options=v1.RunOptions(timeout_in_ms=20000))
             assert time.monotonic() < deadline, s.run(step)
-        # Each update halves the weights. One may be under way.
+        # Each update halves the weights. One update may be in progress.
         while True:
             weights, steps = s.run([w, step])
             if np.allclose(weights, np.array([4.0, -2.0]) / 2**steps):

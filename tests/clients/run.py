@@ -25,14 +25,13 @@ import traceback
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 CASE_SECONDS_MAX = 120
-# Cases that TensorFlow's own server does not pass, and why.
+# Cases that TensorFlow's server does not pass, and the reason of each; skipped with --tensorflow.
 OURS_ALONE = {
     "basics/several_devices": "its devices are fixed when the server starts",
-    "data/a_deadline_ends_a_draw": "it loses the elements of draws that were cut off",
-    "data/python_functions_are_refused": "it looks for the client's Python in its own process",
+    "data/a_deadline_ends_a_draw": "it loses the elements of draws that timed out",
+    "data/python_functions_are_refused": "it looks up the client's Python function in its own process",
 }
-# Cases that wait for something of ours, and for what. One that passes fails the run until it is taken
-# off.
+# Cases that do not pass yet, and the missing feature of each. A listed case that passes fails the run.
 WAITING = {}
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -61,7 +60,7 @@ def start(command, folder=None):
 
 
 def stop(server):
-    """Asks a server to end; its exit code."""
+    """Sends SIGTERM to a server; returns its exit code."""
     server.send_signal(signal.SIGTERM)
     try:
         return server.wait(20)
@@ -71,7 +70,7 @@ def stop(server):
 
 
 def in_fork(case, target, report):
-    """What the child does: no graph, no threads of the parent's, just the case."""
+    """Runs the case in the forked child, with a fresh graph."""
     os.setpgid(0, 0)
     try:
         case(target)
@@ -82,7 +81,7 @@ def in_fork(case, target, report):
 
 
 def shortened(text, lines_max=60):
-    """TensorFlow's messages repeat where each node was made."""
+    """Shortens a message: TensorFlow's repeat where each node was created."""
     lines = text.strip().splitlines()
     half = lines_max // 2
     if len(lines) <= lines_max:
@@ -115,15 +114,15 @@ class Running:
         try:
             os.killpg(self.child.pid, signal.SIGKILL)
         except ProcessLookupError:
-            # It has no group of its own yet.
+            # The child has not created its process group yet.
             self.child.kill()
         self.child.join()
         self.pipe.close()
         return failure
 
 
-def say(name, failure, seconds):
-    """Prints how a case went; whether that is as it should be."""
+def report_case(name, failure, seconds):
+    """Prints the outcome of a case; returns whether it is as expected."""
     waits = WAITING.get(name) if failure is not None else None
     word = "ok    " if failure is None else "waits " if waits else "FAILED"
     print(f"{word} {name} ({seconds:.1f} s)" + (f": {waits}" if waits else ""), flush=True)
@@ -136,7 +135,7 @@ def say(name, failure, seconds):
 
 
 def play(chosen, targets):
-    """Plays all cases, as many at a time as there are targets; how each went."""
+    """Runs all cases, one at a time on each target; returns their outcomes."""
     queue, idle, running, results = collections.deque(chosen), list(targets), [], []
     try:
         while queue or running:
@@ -148,9 +147,9 @@ def play(chosen, targets):
                     running.remove(r)
                     idle.append(r.target)
                     seconds = r.seconds()
-                    results.append(say(r.name, r.outcome(), seconds))
+                    results.append(report_case(r.name, r.outcome(), seconds))
     finally:
-        # Nobody waits for a case whose server is gone.
+        # Ends the cases that still run: their servers are about to be stopped.
         for r in running:
             r.outcome()
     return results
@@ -174,12 +173,15 @@ def main():
         command = [sys.executable, str(HERE / "tensorflow_server.py")]
         WAITING.clear()
     elif not args.server and not args.target and not args.list:
-        parser.error("say --server, --target or --tensorflow")
+        parser.error("expected --server, --target or --tensorflow")
     sys.path.insert(0, str(HERE))
     unknown = {*OURS_ALONE, *WAITING} - {name for name, _ in cases([])}
     assert not unknown, f"there are no cases {unknown}"
     chosen = cases(args.names)
     if args.tensorflow:
+        for name, _ in chosen:
+            if name in OURS_ALONE and not args.list:
+                print(f"skipped {name}: {OURS_ALONE[name]}", flush=True)
         chosen = [c for c in chosen if c[0] not in OURS_ALONE]
     if args.list:
         print("\n".join(name for name, _ in chosen))

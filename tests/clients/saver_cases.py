@@ -101,7 +101,7 @@ def case_sharded(target):
             zeroed(s, first + second)
             saver.restore(s, prefix)
             same(values(s, first + second), before)
-        # What was sharded is read as a whole.
+        # The sharded checkpoint is restored by an unsharded saver.
         fresh(target)
         with session(target) as s:
             with v1.variable_scope("other"):
@@ -133,7 +133,7 @@ def case_the_old_format(target):
                 zeroed(s, first + second)
                 v1.train.Saver().restore(s, prefix)
                 same(values(s, first + second), before)
-            # And so does TensorFlow.
+            # TensorFlow reads the old format too.
             reader = v1.train.NewCheckpointReader(prefix)
             equal(reader.get_tensor("other/w"), before[3])
 
@@ -162,7 +162,7 @@ def case_some_variables_under_other_names(target):
                 v1.train.Saver({"w": n}).restore(s, prefix)
             with raises(tf.errors.InvalidArgumentError):
                 v1.train.Saver({"layer/b": old}).restore(s, prefix)
-            # What failed has changed nothing.
+            # The failed restore has changed nothing.
             same(values(s, [mine, n, left]), [before[0], before[2], np.float32(5.0)])
             with raises(ValueError, "not a valid checkpoint"):
                 v1.train.Saver([n]).restore(s, f"{path}/nothing")
@@ -185,7 +185,7 @@ def case_only_the_last_are_kept(target):
         assert v1.train.latest_checkpoint(path) == f"{path}/m-5"
         saver.restore(s, f"{path}/m-4")
         assert values(s, [w, step]) == [4.0, 4]
-        # Another saver goes on where this one was.
+        # Another saver continues from the state of this one.
         again = v1.train.Saver(max_to_keep=2)
         again.recover_last_checkpoints(v1.train.get_checkpoint_state(path).all_model_checkpoint_paths)
         s.run(v1.assign(step, 6))
@@ -198,7 +198,7 @@ def case_one_an_hour_is_kept(target):
     fresh(target)
     with folder() as path, session(target) as s:
         v1.get_variable("w", initializer=0.0, use_resource=True)
-        # So small a part of an hour passes between any two.
+        # Saves follow each other within this fraction of an hour.
         saver = v1.train.Saver(max_to_keep=1, keep_checkpoint_every_n_hours=1e-9)
         s.run(v1.global_variables_initializer())
         for i in range(4):
@@ -380,7 +380,7 @@ def model(rate=0.01):
     gradients = tf.gradients(loss, [w1, b1, w2])
     with tf.control_dependencies([decayed, loss, *gradients]):
         momentum = v1.train.MomentumOptimizer(decayed, 0.9).apply_gradients([(gradients[2], w2)])
-        adam = v1.train.AdamOptimizer(decayed).apply_gradients(zip(gradients[:2], [w1, b1]))
+        adam = v1.train.AdamOptimizer(decayed).apply_gradients(zip(gradients[:2], [w1, b1], strict=True))
     with tf.control_dependencies([momentum, adam]):
         return step, x, y, loss, v1.assign_add(step, 1).op
 
@@ -404,11 +404,11 @@ def trained(target, steps, prefix, restore_from=None):
             xs, ys = batch(int(s.run(step)))
             s.run(train, {x: xs, y: ys})
         saver.save(s, prefix)
-        return {v.op.name: value for v, value in zip(v1.global_variables(), s.run(v1.global_variables()))}
+        return {v.op.name: value for v, value in zip(v1.global_variables(), s.run(v1.global_variables()), strict=True)}
 
 
 def case_the_two_way_door(target):
-    """On TensorFlow, here, and on TensorFlow again, as if nothing had happened: parameters, slots and
+    """Trains on TensorFlow, here, and on TensorFlow again with the results of uninterrupted training: parameters, slots and
     global step. The arithmetic differs in the last bits, which training passes on: 2e-3 relative to the
     largest element of each."""
     n = 500 if os.environ.get("THALWEG_LONG") else 60
@@ -457,7 +457,7 @@ class Feeding(v1.train.SessionRunHook):
         return v1.train.SessionRunArgs(None, {"x:0": xs, "y:0": ys})
 
 
-def case_a_monitored_session_carries_on(target):
+def case_a_monitored_session_resumes(target):
     with folder() as path:
         begins = []
         for last in (5, 12, 20):
@@ -467,7 +467,7 @@ def case_a_monitored_session_carries_on(target):
         assert v1.train.latest_checkpoint(path) == f"{path}/model.ckpt-20"
         reader = v1.train.NewCheckpointReader(f"{path}/model.ckpt-20")
         assert reader.get_tensor("global_step") == 20
-        # TensorFlow carries on from there, and so does this again.
+        # TensorFlow resumes from that checkpoint, and this session resumes from TensorFlow's.
         assert monitored(HERE, path, 25, save_checkpoint_steps=3, save_checkpoint_secs=None) == 20
         fresh(target)
         assert monitored(target, path, 30, save_checkpoint_steps=3, save_checkpoint_secs=None) == 25

@@ -8,7 +8,7 @@ from support import close, equal, fresh, pairs, session, v1
 
 
 class Lstm:
-    """A cell as `dynamic_rnn` wants one."""
+    """An RNN cell for `dynamic_rnn`."""
 
     def __init__(self, units, weights):
         self.output_size, self.units, self.weights = units, units, weights
@@ -69,7 +69,7 @@ def check_dynamic_rnn(target):
             return np.sum(rows * rows) + np.sum(c * h)
 
         slopes = s.run([slope, back], feeds)
-        # Measured along a few directions.
+        # Numerical derivatives in a few directions.
         for _ in range(3):
             dw, dx = random.randn(*start.shape), random.randn(*values.shape)
             e = 1e-6
@@ -164,7 +164,7 @@ def case_beam_search_v2(target):
 
 
 def check_loops_in_branches(target):
-    """A branch in a loop in a branch, and its slope."""
+    """A branch in a loop in a branch, and its gradient."""
     with session(target) as s:
         x = v1.placeholder(tf.float64, [])
         n = v1.placeholder(tf.int32, [])
@@ -217,7 +217,7 @@ def case_curvature_of_a_loop_v2(target):
 
 
 def check_rows(target):
-    """`map_fn`, `scan` and the two folds, their slopes, and several sequences at once."""
+    """`map_fn`, `scan` and the two folds, their gradients, and several sequences at once."""
     with session(target) as s:
         x = v1.placeholder(tf.float64, [None, 2])
         values = np.arange(1.0, 9.0).reshape(4, 2) / 4
@@ -240,7 +240,7 @@ def check_rows(target):
 
         got = s.run([pairs, sums, left, right, slope], {x: values})
         close(got[0][0], values.sum(1)), close(got[0][1], values**2)
-        for one, wanted in zip(got[1:4], by_hand(values)):
+        for one, wanted in zip(got[1:4], by_hand(values), strict=True):
             close(one, wanted)
 
         def total_at(v):
@@ -325,7 +325,7 @@ def case_updates_in_branches_v2(target):
 
 
 def check_arrays(target):
-    """TensorArrays that are split, joined, unstacked, scattered and grown, with slopes."""
+    """TensorArrays that are split, joined, unstacked, scattered and grown, with gradients."""
     with session(target) as s:
         x = v1.placeholder(tf.float64, [6, 2])
         values = np.arange(12.0).reshape(6, 2)

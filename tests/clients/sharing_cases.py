@@ -1,4 +1,4 @@
-"""Several clients on one server: what they share, what they do not, and how they leave."""
+"""Several clients on one server: shared and private state, clients that exit or are killed."""
 
 import signal
 import threading
@@ -97,7 +97,7 @@ def case_a_client_is_killed_in_a_step(target):
         assert other.process.exitcode == -signal.SIGKILL
     time.sleep(0.5)
     with session(target) as s:
-        # The dead clients' takers are gone: what is put in stays.
+        # The killed clients' dequeues are cancelled: enqueued elements stay.
         queue = tf.queue.FIFOQueue(3, tf.int32, shapes=[], shared_name="never_filled")
         s.run(queue.enqueue(42))
         assert s.run(queue.size()) == 1 and s.run(queue.dequeue()) == 42

@@ -1,4 +1,4 @@
-"""What the client programs share."""
+"""Helpers that the client programs share."""
 
 import contextlib
 import multiprocessing
@@ -13,13 +13,13 @@ v1.disable_v2_behavior()
 
 @contextlib.contextmanager
 def session(target, **options):
-    """A session on a fresh graph whose state nobody else uses."""
+    """A session on a fresh graph, on a server without variables."""
     with tf.Graph().as_default(), v1.Session(target, **options) as opened:
         yield opened
 
 
 def fresh(target):
-    """Forgets all variables on the server: cases share it."""
+    """Drops all variables on the server, which cases share."""
     v1.Session.reset(target)
 
 
@@ -28,7 +28,7 @@ def close(got, wanted, tolerance=1e-5):
 
 
 def pairs(*lists):
-    """Elements side by side, of lists of equal length: `zip` would end with the shortest."""
+    """`zip` that checks that the lists have the same length."""
     lists = [list(each) for each in lists]
     assert len({len(each) for each in lists}) == 1, f"lengths {[len(each) for each in lists]}"
     return zip(*lists)
@@ -40,7 +40,7 @@ def equal(got, wanted):
 
 @contextlib.contextmanager
 def raises(kind, *words):
-    """The block must fail with this error, and its message must have these words."""
+    """Checks that the block fails with this error, and that its message contains these words."""
     try:
         yield
     except kind as error:
@@ -52,7 +52,7 @@ def raises(kind, *words):
 
 class Elsewhere:
     """A call in another client process. Start it before the case opens a session of its own:
-    what TensorFlow has begun does not survive a fork."""
+    TensorFlow's threads do not survive a fork."""
 
     def __init__(self, function, *args):
         context = multiprocessing.get_context("fork")
@@ -69,16 +69,16 @@ class Elsewhere:
             pipe.send((None, traceback.format_exc()))
 
     def say(self, word):
-        """Sends the process a word, which it takes from `pipe`."""
+        """Sends the process a word over `pipe`."""
         self.pipe.send(word)
 
     def result(self):
-        """What the call gave, or its next word; its failure is ours."""
+        """The result of the call, or its next word; raises its failure."""
         value, failure = self.pipe.recv()
         assert failure is None, failure
         return value
 
     def kill(self):
-        """Ends the process with signal 9, wherever it is."""
+        """Kills the process with SIGKILL."""
         self.process.kill()
         self.process.join()

@@ -20,7 +20,7 @@ def case_static_table(target):
         s.run(v1.tables_initializer())
         equal(s.run(found, {x: [["b", "z"], ["c", "a"]]}), [[2, -1], [3, 1]])
         assert s.run(table.size()) == 3
-        # Once more is no mistake.
+        # Initializing again is not an error.
         s.run(v1.tables_initializer())
 
 

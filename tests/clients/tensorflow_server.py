@@ -1,4 +1,4 @@
-"""TensorFlow's own server, started as ours is: says where it listens, ends at SIGTERM."""
+"""TensorFlow's own server, started like ours: prints its address, exits on SIGTERM."""
 
 import os
 import signal

@@ -135,7 +135,7 @@ def case_clipping_by_norm(target):
         optimizer = v1.train.GradientDescentOptimizer(0.5)
         pairs = optimizer.compute_gradients(loss)
         clipped, norm = tf.clip_by_global_norm([g for g, _ in pairs], 1.0)
-        train = optimizer.apply_gradients(zip(clipped, [v for _, v in pairs]))
+        train = optimizer.apply_gradients(zip(clipped, [v for _, v in pairs], strict=True))
         s.run(v1.global_variables_initializer())
         close(s.run(norm), np.sqrt(200.0), 1e-4)
         s.run(train)

@@ -1,4 +1,4 @@
-"""What goes over the wire: sizes, types, callables, large graphs, reports."""
+"""Messages between client and server: sizes, dtypes, callables, large graphs, reports."""
 
 import json
 import threading
@@ -33,13 +33,13 @@ def case_half_a_gigabyte_out(target):
         assert got[-1] == len(got) - 1
 
 
-def case_there_and_back(target):
+def case_round_trips(target):
     with session(target) as s:
         x = v1.placeholder(tf.float64)
         value = np.random.RandomState(0).rand(2000, 3000)
         equal(s.run(tf.identity(x), {x: value}), value)
         equal(s.run(tf.transpose(x), {x: value}), value.T)
-        # A view that does not lie in one piece.
+        # A view that is not contiguous.
         equal(s.run(tf.identity(x), {x: value[::3, ::-2]}), value[::3, ::-2])
 
 
@@ -117,7 +117,7 @@ def case_callables_of_several_kinds(target):
             s._make_callable_from_options(config_pb2.CallableOptions(fetch=["absent:0"]))()
 
 
-def case_callables_fail_and_go_on(target):
+def case_callables_stay_usable_after_an_error(target):
     with session(target) as s:
         x = v1.placeholder(tf.float32)
         call = s._make_callable_from_options(config_pb2.CallableOptions(
@@ -128,7 +128,7 @@ def case_callables_fail_and_go_on(target):
 
 
 def chain(length):
-    """A graph of additions, made without the client's help."""
+    """A GraphDef of additions, built without the client."""
     graph = graph_pb2.GraphDef()
     node = graph.node.add(name="n0", op="Placeholder")
     node.attr["dtype"].type = tf.float32.as_datatype_enum
@@ -187,7 +187,7 @@ def case_reports_of_steps(target):
             timeline.Timeline(metadata.step_stats).generate_chrome_trace_format())
         events = [e for e in trace["traceEvents"] if e.get("ph") == "X"]
         assert {"square", "total"} <= {e["args"]["name"] for e in events}
-        # A step without the wish has no report.
+        # A step without trace_level has no report.
         plain = v1.RunMetadata()
         s.run(z, {x: np.eye(64)}, options=v1.RunOptions(), run_metadata=plain)
         assert not plain.step_stats.dev_stats
@@ -215,7 +215,7 @@ def case_partial_runs(target):
         first = s.partial_run(handle, sums, {a: 1.0, b: 2.0})
         close(first, 3)
         close(s.partial_run(handle, product, {c: first * 10}), 90)
-        # Two at once do not mix.
+        # Two concurrent partial runs are independent.
         one, two = (s.partial_run_setup([sums, product], [a, b, c]) for _ in range(2))
         close(s.partial_run(one, sums, {a: 1.0, b: 1.0}), 2)
         close(s.partial_run(two, sums, {a: 5.0, b: 5.0}), 10)
@@ -223,7 +223,7 @@ def case_partial_runs(target):
         close(s.partial_run(two, product, {c: 3.0}), 30)
 
 
-def case_mistakes_in_partial_runs(target):
+def case_errors_in_partial_runs(target):
     with session(target) as s:
         a, b = (v1.placeholder(tf.float32, []) for _ in range(2))
         y = a + b

@@ -1,4 +1,4 @@
-"""Tasks that come back somewhere else."""
+"""Tasks that restart at another address."""
 
 import shutil
 import tempfile
@@ -19,8 +19,8 @@ def start(cluster):
     cluster.start("worker:0")
 
 
-def elsewhere(cluster):
-    """Kills the parameter server and starts it at another address, which the file tells."""
+def restart_at_new_address(cluster):
+    """Kills the parameter server and starts it at another address, which the cluster file names."""
     cluster.kill("ps:0")
     before = cluster.addresses["ps:0"]
     cluster.move("ps:0")
@@ -30,8 +30,8 @@ def elsewhere(cluster):
 
 
 @tasks(LATE)
-def case_a_program_carries_on_with_a_task_that_moved(cluster):
-    """MonitoredTrainingSession finds the parameter server where it is now, and its checkpoint."""
+def case_a_program_continues_with_a_task_that_moved(cluster):
+    """MonitoredTrainingSession finds the parameter server at its new address, and restores its checkpoint."""
     start(cluster)
     folder = tempfile.mkdtemp(prefix="thalweg-moved-")
     try:
@@ -51,9 +51,9 @@ def case_a_program_carries_on_with_a_task_that_moved(cluster):
                     session.run(train)
                     seen.append(int(session.run(step)))
                     if len(seen) == 25:
-                        elsewhere(cluster)
+                        restart_at_new_address(cluster)
                 equal(session.run(v), float(seen[-1]))
-            # It went back to the last checkpoint, once, and no further.
+            # It restored the last checkpoint, once.
             back = [(a, b) for a, b in zip(seen, seen[1:]) if b != a + 1]
             equal(len(back), 1)
             assert back[0][0] == 25 and 15 <= back[0][1] <= 26, back
@@ -63,7 +63,7 @@ def case_a_program_carries_on_with_a_task_that_moved(cluster):
 
 @tasks(LATE)
 def case_a_step_that_waits_for_a_task_that_moved(cluster):
-    """What waits at the old address ends; a new session goes to the new one, within seconds."""
+    """Calls to the old address fail; a new session uses the new one, within seconds."""
     start(cluster)
     with tf.Graph().as_default():
         with v1.device(PS0):
@@ -73,7 +73,7 @@ def case_a_step_that_waits_for_a_task_that_moved(cluster):
         session = v1.Session(cluster.target("worker:0"))
         session.run(v.initializer)
         equal(session.run(z), 22)
-        elsewhere(cluster)
+        restart_at_new_address(cluster)
         with raises((tf.errors.UnavailableError, tf.errors.AbortedError)):
             session.run(z)
         session.close()

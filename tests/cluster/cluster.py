@@ -11,33 +11,33 @@ import subprocess
 import tempfile
 import time
 
-# Who plays a task.
+# The implementation that runs a task: ours, or TensorFlow's.
 OURS, THEIRS = "ours", "theirs"
 DEFAULT_TASKS = {task: OURS for task in ("ps:0", "ps:1", "worker:0", "worker:1", "worker:2")}
 START_SECONDS_MAX = 60
-# Signals by which tests end tasks, and the exit code of a Rust program whose main thread panicked.
+# Signals that tests send to end tasks, and the exit code of a Rust program whose main thread panicked.
 SENT_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 PANIC_CODE = 101
 
 
 def tasks(*layouts):
-    """Says which tasks a case wants: one or several dicts of "job:index" and who plays it."""
+    """Declares the tasks of a case: one or several dicts of "job:index" to the implementation."""
     def mark(case):
         case.layouts = list(layouts)
         return case
     return mark
 
 
-def transports(*ways):
-    """Says how tensors go between tasks of ours: the case runs once with each way."""
+def transports(*names):
+    """Declares the transports between tasks of ours: the case runs once with each."""
     def mark(case):
-        case.transports = list(ways)
+        case.transports = list(names)
         return case
     return mark
 
 
 def free_ports(count):
-    """Ports that nobody listens on; held open together, so that all differ."""
+    """Free ports; bound at the same time, so that all differ."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for s in sockets:
@@ -49,7 +49,7 @@ def free_ports(count):
 
 
 def tensorflow_task(spec, job, index, log):
-    """What a fork does that plays a TensorFlow server: it serves until it is killed."""
+    """Runs a TensorFlow server in a forked process until it is killed."""
     os.setpgid(0, 0)
     os.dup2(log.fileno(), 1)
     os.dup2(log.fileno(), 2)
@@ -59,12 +59,12 @@ def tensorflow_task(spec, job, index, log):
 
 
 class Cluster:
-    """Tasks by name, "job:index". Those that a case starts itself are listed as not running."""
+    """Tasks by name, "job:index". Tasks whose kind begins with "late" are started by the case itself."""
 
     def __init__(self, server, kinds, logs=None, start=True, transport="auto"):
         self.server, self.kinds, self.transport = server, dict(kinds), transport
         ports = free_ports(len(kinds))
-        self.addresses = {t: f"127.0.0.1:{port}" for t, port in zip(kinds, ports)}
+        self.addresses = {t: f"127.0.0.1:{port}" for t, port in zip(kinds, ports, strict=True)}
         self.processes = {}
         self.file = None
         self.keeps_logs = logs is not None
@@ -73,7 +73,7 @@ class Cluster:
             self.start_all()
 
     def start_all(self, arguments=()):
-        """Starts all tasks that are not to come late."""
+        """Starts all tasks, except those that a case starts itself."""
         for task, kind in self.kinds.items():
             if not kind.startswith("late"):
                 self.start(task, wait=False, arguments=arguments)
@@ -81,39 +81,39 @@ class Cluster:
             self.wait_for(task)
 
     def spec(self, address=None):
-        """The addresses of each job, as TensorFlow's ClusterSpec takes them."""
+        """The addresses of each job, in the form of TensorFlow's ClusterSpec."""
         jobs = collections.defaultdict(list)
         for task in self.addresses:
             jobs[task.split(":")[0]].append((address or self.addresses.get)(task))
         return dict(jobs)
 
     def command(self, task, address=None):
-        """What starts a task of ours; `address` says where it finds the others."""
+        """The command line of a task of ours; `address` maps the other tasks to their addresses."""
         job, index = task.split(":")
         spec = f"@{self.file}" if self.file else self.text(address)
         return [self.server, "server", "--cluster", spec, "--job", job, "--task", index,
                 "--transport", self.transport]
 
     def text(self, address=None):
-        """The addresses of each job, as our servers take them."""
+        """The addresses of each job, in the form of --cluster."""
         return ";".join(f"{job}={','.join(a)}" for job, a in self.spec(address).items())
 
     def write_file(self):
-        """From now on tasks of ours read the addresses in a file, which this writes anew."""
+        """Writes the cluster file, which tasks of ours that are started later read."""
         self.file = os.path.join(self.logs, "cluster.txt")
         with open(self.file + ".new", "w") as f:
             f.write(self.text())
         os.replace(self.file + ".new", self.file)
 
     def move(self, task):
-        """Gives a task that does not run another address."""
+        """Assigns another address to a task that is not running."""
         self.addresses[task] = f"127.0.0.1:{free_ports(1)[0]}"
 
     def target(self, task):
         return "grpc://" + self.addresses[task]
 
     def start(self, task, wait=True, arguments=()):
-        """Starts a task, or starts it again."""
+        """Starts or restarts a task."""
         job, index = task.split(":")
         log = open(os.path.join(self.logs, task.replace(":", "-") + ".log"), "ab")
         if self.kinds[task].endswith(THEIRS):
@@ -139,7 +139,7 @@ class Cluster:
                 time.sleep(0.02)
 
     def signal(self, task, number):
-        """Sends a signal; a task that is told to stop has stopped when this returns."""
+        """Sends a signal; after SIGSTOP, waits until the process has stopped."""
         process = self.processes[task].pid
         os.kill(process, number)
         end = time.monotonic() + 10
@@ -151,21 +151,21 @@ class Cluster:
             time.sleep(0.001)
 
     def kill(self, task):
-        """Ends a task with signal 9."""
+        """Kills a task with SIGKILL."""
         self.signal(task, signal.SIGKILL)
         process = self.processes.pop(task)
-        # A fork's child is not the parent's to wait for; the case runs in a fork of the runner.
+        # The case runs in a fork of the runner, which cannot wait for a multiprocessing child of its parent.
         if isinstance(process, subprocess.Popen):
             process.poll()
 
     def status(self, *arguments):
-        """What `thalweg cluster status` tells of the cluster: its exit code and its JSON."""
+        """Exit code and JSON output of `thalweg cluster status`."""
         command = [self.server, "cluster", "status", "--json", "--cluster", self.text(), *arguments]
         done = subprocess.run(command, stdout=subprocess.PIPE, timeout=30)
         return done.returncode, json.loads(done.stdout)
 
     def health(self, task):
-        """What `thalweg health` says of a task: its exit code and its JSON."""
+        """Exit code and JSON output of `thalweg health` for a task."""
         command = [self.server, "health", "--json", "--address", self.addresses[task]]
         done = subprocess.run(command, stdout=subprocess.PIPE, timeout=30)
         return done.returncode, json.loads(done.stdout)
@@ -175,8 +175,8 @@ class Cluster:
             return f.read()
 
     def crashes(self):
-        """What shows that a task of ours crashed: a panic in its log, or its end by a signal that no
-        test sends."""
+        """Evidence of crashed tasks of ours: panics in their logs, and exits by a signal that no test
+        sends."""
         found = []
         for task in self.kinds:
             try:

@@ -1,4 +1,4 @@
-"""A program that configures its own servers: devices, threads, a limit in time, and what only some heed.
+"""A program that configures its own servers: devices, threads, a timeout, and options that only some servers use.
 
 It knows nothing of Thalweg. The worker checks that its sessions have what the servers were given.
 """
@@ -21,7 +21,7 @@ def config():
 
 
 def check(session):
-    """Each task has two devices, a node may be on the second, and what waits for ever ends."""
+    """Each task has two devices, nodes run on the second, and a step that blocks ends with the timeout."""
     with tf.device("/job:ps/task:0/device:CPU:1"):
         count = v1.get_variable("count", initializer=40)
     with tf.device("/job:worker/task:0/device:CPU:1"):
@@ -30,7 +30,7 @@ def check(session):
     nothing = queue.dequeue()
     session.run(count.initializer)
     assert session.run(more) == 42
-    # Only now: a session whose graph names no task of the ps does not wait for it.
+    # Started only now: a session whose graph does not name a task does not wait for it.
     devices = {device.name: device for device in session.list_devices()}
     for job in ("ps", "worker"):
         for index in (0, 1):

@@ -32,7 +32,7 @@ def case_order_holds_across_tasks(cluster):
 
 @tasks(*MIXED)
 def case_branches(cluster):
-    """The branch not taken is dead on every task that has a piece of it."""
+    """The branch not taken is dead on every task that has nodes of it."""
     with tf.Graph().as_default():
         with v1.device(W0):
             p = v1.placeholder(tf.bool, [])
@@ -56,7 +56,7 @@ def case_branches(cluster):
 
 
 def loop(body_device, condition_device, v2):
-    """Doubles until 100 is passed; body and condition where they are told to be."""
+    """Doubles until the value exceeds 100; body and condition on the given devices."""
     def condition(i, x):
         with v1.device(condition_device):
             return x < 100.0
@@ -70,7 +70,7 @@ def loop(body_device, condition_device, v2):
 
 
 @tasks(*MIXED)
-def case_a_loop_whose_body_is_elsewhere(cluster):
+def case_a_loop_with_its_body_on_another_task(cluster):
     for v2 in [False, True]:
         for body, condition in [(W1, W0), (PS0, PS0), (W0, PS1), (PS0, W1)]:
             with tf.Graph().as_default(), v1.device(W0):
@@ -122,7 +122,7 @@ def case_gradients_of_a_loop(cluster):
 
 
 def case_partial_runs(cluster):
-    # Often: with its last feed a step may be over before the fetch is asked for.
+    # Repeated: with its last feed a step may end before the fetch is requested.
     partial_runs(cluster, 300)
 
 
@@ -163,9 +163,9 @@ def case_errors_name_their_node(cluster):
 
 
 @tasks({"ps:0": OURS, "worker:0": OURS}, {"ps:0": OURS, "worker:0": THEIRS})
-def case_a_replica_that_is_not_there(cluster):
-    """There is one replica of each task, number 0; others are refused. Where wishes may be dropped, ours
-    drops this one too, and TensorFlow's does not."""
+def case_an_unknown_replica(cluster):
+    """There is one replica of each task, number 0; others are refused. With soft placement ours
+    ignores the replica too, TensorFlow's does not."""
     with tf.Graph().as_default():
         with v1.device("/job:ps/replica:0/task:0"):
             x = tf.constant(20) + v1.placeholder_with_default(1, [])
@@ -181,8 +181,8 @@ def case_a_replica_that_is_not_there(cluster):
 
 
 @tasks({"ps:0": OURS, "worker:0": OURS})
-def case_where_nodes_went_is_logged(cluster):
-    """The client's own nodes, those too that are computed in advance, and nothing of ours."""
+def case_placement_is_logged(cluster):
+    """The client's nodes, also those folded into constants, and none that the planner added."""
     config = v1.ConfigProto(log_device_placement=True)
     with tf.Graph().as_default():
         with v1.device("/job:ps/task:0"):

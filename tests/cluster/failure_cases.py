@@ -1,4 +1,4 @@
-"""Tasks that die, come late, or come back."""
+"""Tasks that crash, start late, or restart."""
 
 import signal
 import threading
@@ -10,13 +10,13 @@ import tensorflow as tf
 from cluster import OURS, tasks, transports
 from support import equal, raises, v1
 
-# Of a large variable: 32 MB.
+# Elements of a large variable: 32 MB.
 SIZE = 8 << 20
 PS0, PS1, W0, W1 = ("/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0", "/job:worker/task:1")
 
 
 class Within:
-    """The block must take no longer than this."""
+    """The block must end within this time."""
 
     def __init__(self, seconds):
         self.seconds = seconds
@@ -38,7 +38,7 @@ def counter():
 
 
 def case_a_killed_parameter_server(cluster):
-    """Whoever needs it learns so at once, and by name; a new session finds it when it is back."""
+    """Steps that need it fail at once with its name; a new session finds it after the restart."""
     with tf.Graph().as_default(), v1.device(W0):
         v, add = counter()
         session = v1.Session(cluster.target("worker:0"))
@@ -60,7 +60,7 @@ def case_a_killed_parameter_server(cluster):
 
 @transports("auto", "grpc")
 def case_killed_in_the_middle_of_a_step(cluster):
-    """A step that waits on another task ends when that task does."""
+    """A step that waits for another task ends when that task is killed."""
     for victim, device in [("ps:0", PS0), ("worker:1", W1)]:
         with tf.Graph().as_default(), v1.device(device):
             queue = v1.FIFOQueue(10, [tf.int32], [[]], shared_name="never")
@@ -92,7 +92,7 @@ def case_killed_in_the_middle_of_a_step(cluster):
 
 
 def shares_memory(cluster, task):
-    """Whether a task has memory through which it takes or gives large tensors."""
+    """Whether a task has mapped the shared memory of the stream protocol."""
     with open(f"/proc/{cluster.processes[task].pid}/maps") as f:
         return "memfd:thalweg-ring" in f.read()
 
@@ -113,7 +113,7 @@ class Adding(threading.Thread):
         self.add = v1.assign_add(total, added).op
         self.session = v1.Session(target)
         self.session.run(v1.global_variables_initializer())
-        # One, by which the two tasks get to know each other.
+        # The first step sets up the connection between the two tasks.
         self.session.run(self.add)
         self.count += 1
 
@@ -126,8 +126,8 @@ class Adding(threading.Thread):
             self.error, self.ended = e, time.monotonic()
 
 
-def case_large_tensors_of_tasks_that_pause_and_die(cluster):
-    """A pause in the middle of a tensor heals; a death ends the step at once, whatever is half there."""
+def case_large_tensors_of_paused_and_killed_tasks(cluster):
+    """After a pause in the middle of a tensor the step continues; a kill ends the step at once."""
     for victim, other in [("worker:1", "ps:0"), ("ps:0", "worker:1")]:
         with tf.Graph().as_default():
             adding = Adding(cluster.target("worker:0"))
@@ -139,7 +139,7 @@ def case_large_tensors_of_tasks_that_pause_and_die(cluster):
                 cluster.signal(task, signal.SIGSTOP)
                 time.sleep(0.1)
                 cluster.signal(task, signal.SIGCONT)
-            # What is in the memory stays there until the one goes on and the other is dead.
+            # The slots stay filled until the one task continues and the other is killed.
             cluster.signal(other, signal.SIGSTOP)
             time.sleep(0.1)
             assert adding.error is None, adding.error
@@ -159,11 +159,11 @@ def case_large_tensors_of_tasks_that_pause_and_die(cluster):
             if victim == "worker:1":
                 with v1.Session(cluster.target("ps:0")) as s:
                     least, most = s.run(adding.sums)
-                # The last step may have been done without saying so, and none by half.
+                # The last step may have completed although it failed, and no step was applied partly.
                 assert least == most and adding.count <= most <= adding.count + 1, (least, most)
 
 
-def case_a_dead_task_that_nobody_needs(cluster):
+def case_a_killed_task_outside_the_graph(cluster):
     cluster.kill("worker:1")
     cluster.kill("ps:1")
     with tf.Graph().as_default(), v1.device(PS0):
@@ -172,7 +172,7 @@ def case_a_dead_task_that_nobody_needs(cluster):
 
 
 def case_a_session_opened_while_tasks_are_stopped(cluster):
-    """It waits for the one that its graph needs, and not for the other."""
+    """CreateSession waits for the task that its graph names, and not for the other."""
     for task in ("ps:0", "worker:1"):
         cluster.signal(task, signal.SIGSTOP)
     with tf.Graph().as_default():
@@ -188,8 +188,8 @@ def case_a_session_opened_while_tasks_are_stopped(cluster):
 
 
 @tasks({"ps:0": "late " + OURS, "worker:0": OURS})
-def case_a_session_waits_for_a_task_that_comes_late(cluster):
-    """CreateSession waits for the task that the graph names, and says for whom."""
+def case_a_session_waits_for_a_task_that_starts_late(cluster):
+    """CreateSession waits for the task that the graph names, and logs its name."""
     with tf.Graph().as_default():
         with v1.device(PS0):
             y = tf.constant(20) + 1
@@ -200,11 +200,11 @@ def case_a_session_waits_for_a_task_that_comes_late(cluster):
             assert time.monotonic() - begin > 1.5
 
 
-NOBODY_THERE = tasks({"ps:0": "late " + OURS, "worker:0": "late " + OURS})
+NONE_STARTED = tasks({"ps:0": "late " + OURS, "worker:0": "late " + OURS})
 
 
-def open_in_vain(cluster, seconds, run):
-    """A session needs a task that does not come within `seconds`, which is all that its master waits."""
+def open_without_task(cluster, seconds, run):
+    """Opens a session whose graph names a task that does not start within `seconds`, the startup wait of the master."""
     cluster.start("worker:0", arguments=["--startup-wait", str(seconds)])
     with tf.Graph().as_default(), v1.device(PS0):
         y = tf.constant(20) + 1
@@ -215,26 +215,26 @@ def open_in_vain(cluster, seconds, run):
         assert time.monotonic() - begin > seconds - 0.5, "it was given up too soon"
 
 
-@NOBODY_THERE
+@NONE_STARTED
 def case_a_startup_wait_ends(cluster):
-    """A client that sets no limit of its own ends too, after its master said twice for whom it waits."""
-    open_in_vain(cluster, 14, lambda y: v1.Session(cluster.target("worker:0")).run(y))
-    # After 3 s, and again 10 s later.
+    """A client without a timeout gets an error, after its master has logged twice which task it waits for."""
+    open_without_task(cluster, 14, lambda y: v1.Session(cluster.target("worker:0")).run(y))
+    # Logged after 3 s, and again 10 s later.
     equal(cluster.log("worker:0").count("a session waits for /job:ps/replica:0/task:0"), 2)
 
 
-@NOBODY_THERE
+@NONE_STARTED
 def case_a_startup_wait_ends_for_monitored_sessions(cluster):
-    """They open a session again where one was lost, but not where none can be had."""
+    """Monitored sessions retry a lost session, but not one that cannot be created."""
     def run(y):
         creator = v1.train.ChiefSessionCreator(master=cluster.target("worker:0"))
         v1.train.MonitoredSession(creator).run(y)
-    open_in_vain(cluster, 2, run)
+    open_without_task(cluster, 2, run)
 
 
-@NOBODY_THERE
+@NONE_STARTED
 def case_a_session_ends_at_its_clients_deadline(cluster):
-    """CreateSession takes no longer than its caller waits, and nothing of it stays."""
+    """CreateSession ends with its caller's deadline and leaves no state."""
     cluster.start("worker:0")
     config = v1.ConfigProto(operation_timeout_in_ms=1500)
     with tf.Graph().as_default(), v1.device(PS0):
@@ -257,7 +257,7 @@ def case_a_graph_that_grows_to_another_task(cluster):
 
 
 def case_the_first_cause_ends_a_step_everywhere(cluster):
-    """One task fails while the others wait; nothing is left waiting."""
+    """One task fails while the others wait; all waits end."""
     with tf.Graph().as_default():
         queues = []
         for i, device in enumerate([PS0, PS1, W1]):
@@ -274,7 +274,7 @@ def case_the_first_cause_ends_a_step_everywhere(cluster):
             for _ in range(3):
                 with Within(2), raises(tf.errors.InvalidArgumentError, "bad"):
                     s.run(sums, {x: [1, 2, 3]})
-            # A step that was aborted takes nothing out of a queue any more.
+            # An aborted step dequeues nothing.
             s.run(puts)
             time.sleep(0.2)
             equal(s.run(sizes), [1, 1, 1])
@@ -295,7 +295,7 @@ def case_a_deadline_ends_a_step_everywhere(cluster):
             equal(s.run(size), 1)
 
 
-def case_a_stopped_task_does_not_hold_up_a_close(cluster):
+def case_a_stopped_task_does_not_delay_a_close(cluster):
     with tf.Graph().as_default(), v1.device(PS0):
         y = tf.constant(1) + 1
         s = v1.Session(cluster.target("worker:0"))
@@ -306,8 +306,8 @@ def case_a_stopped_task_does_not_hold_up_a_close(cluster):
         cluster.signal("ps:0", signal.SIGCONT)
 
 
-def case_a_pause_heals(cluster):
-    """A stopped task loses nothing: the step goes on when it does."""
+def case_a_paused_task_continues(cluster):
+    """A stopped task loses nothing: the step continues when it does."""
     with tf.Graph().as_default(), v1.device(W0):
         v, add = counter()
         with v1.Session(cluster.target("worker:0")) as s:
@@ -320,7 +320,7 @@ def case_a_pause_heals(cluster):
 
 @tasks({"ps:0": OURS, "worker:0": "late " + OURS})
 def case_a_silence_limit(cluster):
-    """A task that stays stopped is lost when its master says so, and not before."""
+    """A task that stays stopped is declared lost after the silence limit, and not before."""
     cluster.start("worker:0", arguments=["--silence-limit", "4"])
     with tf.Graph().as_default(), v1.device(PS0):
         v = v1.get_variable("v", [], tf.int64, v1.zeros_initializer(), use_resource=False)

@@ -1,4 +1,4 @@
-"""What must hold of a client's record for each outcome of `failure_table`.
+"""Checks of a client's record, one for each outcome of `failure_table`.
 
 A check is a generator of what is wrong; it has the name of its outcome.
 """
@@ -6,8 +6,8 @@ A check is a generator of what is wrong; it has the name of its outcome.
 import failure_table as table
 
 
-class Seen:
-    """What a client saw of a cell: events [seconds, word, ...], and when the fault began and ended."""
+class Observed:
+    """Events that a client recorded in a cell: [seconds, word, ...], and when the fault began and ended."""
 
     def __init__(self, cell, record):
         self.cell, self.record = cell, record
@@ -32,18 +32,18 @@ class Seen:
 
 
 def problems(outcome, cell, record):
-    """What is wrong with a client's record if this is what it may see."""
-    seen = Seen(cell, record)
-    found = [*counts(seen, outcome), *closes(seen), *globals()[outcome](seen)]
+    """Deviations of a client's record from the expected outcome."""
+    observed = Observed(cell, record)
+    found = [*counts(observed, outcome), *closes(observed), *globals()[outcome](observed)]
     if table.is_reported(cell.row, outcome):
-        found += reports(seen)
+        found += reports(observed)
     return found[:4]
 
 
-def counts(seen, outcome):
-    """Every step adds one: one that succeeded once, one that failed at most once."""
+def counts(observed, outcome):
+    """Every step adds one: a successful step exactly once, a failed step at most once."""
     last, failures, has_new_state = None, 0, False
-    for e in seen.record:
+    for e in observed.record:
         if e[1] in ("error", "session"):
             failures += 1
         if e[1] != "step":
@@ -55,137 +55,137 @@ def counts(seen, outcome):
         last, failures = e[2], 0
 
 
-def closes(seen):
-    for e in seen.all("closed"):
+def closes(observed):
+    for e in observed.all("closed"):
         if e[2] > table.CLOSED_MAX:
             yield f"closing took {e[2]:.2f} s"
 
 
-def reports(seen):
-    at = seen.cell.reported
+def reports(observed):
+    at = observed.cell.reported
     if at is None:
         yield "no log says that the task is silent"
-    elif at - seen.begin > table.REPORTED_MAX:
-        yield f"silence was reported only after {at - seen.begin:.2f} s"
+    elif at - observed.begin > table.REPORTED_MAX:
+        yield f"silence was reported only after {at - observed.begin:.2f} s"
 
 
-def no_errors(seen):
-    for e in seen.all("error")[:1]:
-        yield f"an error came, {e[0] - seen.begin:.2f} s after the fault: {e[2:]}"
+def no_errors(observed):
+    for e in observed.all("error")[:1]:
+        yield f"an error, {e[0] - observed.begin:.2f} s after the fault: {e[2:]}"
 
 
-def same_session(seen):
-    if len(seen.all("session")) > 1:
-        yield "it needed a new session"
+def same_session(observed):
+    if len(observed.all("session")) > 1:
+        yield "the client opened a new session"
 
 
-def on(seen):
-    yield from no_errors(seen)
-    yield from same_session(seen)
-    length, since = seen.gap()
+def on(observed):
+    yield from no_errors(observed)
+    yield from same_session(observed)
+    length, since = observed.gap()
     if length > table.GAP_MAX:
         yield f"no step for {length:.2f} s, from {since:.2f} s on"
 
 
-def turned_back(seen):
-    yield from on(seen)
+def turned_back(observed):
+    yield from on(observed)
 
 
-def heals(seen):
-    yield from no_errors(seen)
-    yield from same_session(seen)
-    healed = seen.first("step", seen.after)
+def heals(observed):
+    yield from no_errors(observed)
+    yield from same_session(observed)
+    healed = observed.first("step", observed.after)
     if healed is None:
-        yield "it does not heal"
-    elif healed[0] - seen.end > seen.cell.fault.heals_within:
-        yield f"it healed only {healed[0] - seen.end:.2f} s after the fault"
+        yield "no step succeeded after the fault"
+    elif healed[0] - observed.end > observed.cell.fault.heals_within:
+        yield f"the first step succeeded only {healed[0] - observed.end:.2f} s after the fault"
 
 
-def slow(seen):
-    yield from no_errors(seen)
-    yield from same_session(seen)
-    length, _ = seen.gap()
+def slow(observed):
+    yield from no_errors(observed)
+    yield from same_session(observed)
+    length, _ = observed.gap()
     if length > table.SLOW_MAX:
         yield f"a step took {length:.2f} s"
 
 
-def blocked(seen):
-    yield from no_errors(seen)
-    if seen.first("step", seen.during, seen.begin + 0.5):
-        yield "it goes on without its master"
+def blocked(observed):
+    yield from no_errors(observed)
+    if observed.first("step", observed.during, observed.begin + 0.5):
+        yield "steps continue without the master"
 
 
-def waits(seen):
-    yield from blocked(seen)
-    name = seen.task()
-    if not any(f"waits for {name}" in log for log in seen.cell.logs()):
+def waits(observed):
+    yield from blocked(observed)
+    name = observed.task()
+    if not any(f"waits for {name}" in log for log in observed.cell.logs()):
         yield f"no log says that a session waits for {name}"
 
 
-def fails(seen, within=table.NOTICED_MAX):
-    errors = seen.all("error", seen.during)
+def fails(observed, within=table.NOTICED_MAX):
+    errors = observed.all("error", observed.during)
     if not errors:
-        yield f"no error came: {seen.during[-2:]}"
+        yield f"no step failed: {observed.during[-2:]}"
         return
-    if errors[0][0] - seen.begin > within:
-        yield f"it was noticed only after {errors[0][0] - seen.begin:.2f} s"
+    if errors[0][0] - observed.begin > within:
+        yield f"the first error came only after {errors[0][0] - observed.begin:.2f} s"
     for _, _, code, text, took in errors:
-        if code != "UNAVAILABLE" or seen.task() not in text:
+        if code != "UNAVAILABLE" or observed.task() not in text:
             yield f"not UNAVAILABLE and the task's name, but {code}: {text}"
         if took > within:
             yield f"a step took {took:.2f} s to fail"
 
 
-def fails_then_new(seen):
-    yield from fails(seen)
-    yield from new_session(seen, {"ABORTED", "UNAVAILABLE"})
+def fails_then_new(observed):
+    yield from fails(observed)
+    yield from new_session(observed, {"ABORTED", "UNAVAILABLE"})
 
 
-def cut_then_new(seen):
-    yield from new_session(seen, {"ABORTED", "UNAVAILABLE"})
+def cut_then_new(observed):
+    yield from new_session(observed, {"ABORTED", "UNAVAILABLE"})
 
 
-def aborted(seen):
-    yield from new_session(seen, {"ABORTED"})
+def aborted(observed):
+    yield from new_session(observed, {"ABORTED"})
 
 
-def new_session(seen, codes):
+def new_session(observed, codes):
     """Once the task is back, the old session's steps end with one of `codes` and a new one trains."""
-    met = {e[2] for e in seen.all("error", seen.after)}
+    met = {e[2] for e in observed.all("error", observed.after)}
     if not met or not met <= codes:
         yield f"the old session's steps ended with {met or 'nothing'}, not {codes}"
-    session = seen.first("session", seen.after)
-    if not session or not seen.first("step", seen.after, session[0]):
-        yield f"a new session does not train: {seen.after[-2:]}"
+    session = observed.first("session", observed.after)
+    if not session or not observed.first("step", observed.after, session[0]):
+        yield f"a new session does not train: {observed.after[-2:]}"
 
 
-def lost_then_same(seen):
-    yield from fails(seen, table.LIMIT + table.LIMIT_SLACK)
-    yield from same_session(seen)
-    again = seen.first("step", seen.after)
-    if again is None or again[0] - seen.end > table.BACK_MAX:
-        yield f"the session does not work again: {seen.after[:3]}"
+def lost_then_same(observed):
+    yield from fails(observed, table.LIMIT + table.LIMIT_SLACK)
+    yield from same_session(observed)
+    again = observed.first("step", observed.after)
+    if again is None or again[0] - observed.end > table.BACK_MAX:
+        yield f"the session does not work again: {observed.after[:3]}"
 
 
-def recovers(seen):
-    yield from no_errors(seen)
-    session = seen.first("session", seen.record, seen.begin)
+def recovers(observed):
+    yield from no_errors(observed)
+    session = observed.first("session", observed.record, observed.begin)
     if session is None:
         yield "there is no new session"
         return
-    trains = seen.first("step", seen.after, session[0])
+    trains = observed.first("step", observed.after, session[0])
     if trains is None:
-        yield f"it does not train again: {seen.after[-2:]}"
-    elif trains[0] - seen.end > table.BACK_MAX:
-        yield f"it trains only {trains[0] - seen.end:.2f} s after the fault"
+        yield f"no step of the new session succeeded: {observed.after[-2:]}"
+    elif trains[0] - observed.end > table.BACK_MAX:
+        yield f"the new session trains only {trains[0] - observed.end:.2f} s after the fault"
 
 
-def restored(seen):
-    yield from recovers(seen)
+def restored(observed):
+    yield from recovers(observed)
 
 
 def refused(record):
-    """Who asked for more than there is was told so, and no more than that happened."""
+    """The client that requested too much memory got RESOURCE_EXHAUSTED, and nothing else."""
     codes = [e[2] for e in record if e[1] == "error"]
     if codes != ["RESOURCE_EXHAUSTED"]:
-        yield f"who asked for too much memory was told {codes}"
+        yield f"the client that requested too much memory got {codes}"

@@ -1,5 +1,5 @@
-"""The clients of a cell of the table of failures: they train until they are told to stop, and write
-down what they see, a line of JSON for each event: the time, what, and more."""
+"""The clients of a cell of the table of failures: they train until the file `stop` exists, and write
+a line of JSON for each event: the time, its kind, and details."""
 
 import json
 import os
@@ -13,7 +13,7 @@ v1.disable_v2_behavior()
 v1.logging.set_verbosity(v1.logging.FATAL)
 PAUSE_SECONDS = 0.05
 SAVE_SECONDS = 2
-# How long a plain session is used that only fails, once its task is back.
+# How long a plain session that only fails is used after its task is back.
 KEEP_SECONDS = 1.5
 SESSIONS = ("chief", "other")
 
@@ -42,7 +42,7 @@ class Record:
         try:
             session.close()
         except tf.errors.AbortedError:
-            # Its master has started anew and knows nothing of it.
+            # Its master has restarted without the session.
             pass
         self.note("closed", time.monotonic() - begin)
 
@@ -54,27 +54,27 @@ NAMES = {tf.errors.UNAVAILABLE: "UNAVAILABLE", tf.errors.ABORTED: "ABORTED",
 
 
 def run(name, target, folder):
-    """Trains; what its name says, and as long as there is no file `stop`."""
-    kind, who = name.split("/")
+    """Runs the client of this name until the file `stop` exists."""
+    kind, role = name.split("/")
     record = Record(folder, name)
-    {"monitored": monitored, "plain": plain, "greedy": greedy}[kind](who, target, folder, record)
+    {"monitored": monitored, "plain": plain, "greedy": greedy}[kind](role, target, folder, record)
 
 
-def training(scope, who, names):
-    """A variable on the parameter server for each of `names`, and a step that adds one to ours: the
-    one is computed on the client's own worker."""
+def training(scope, role, names):
+    """A variable on the parameter server for each of `names`, and a step that adds one to the client's own:
+    the one is computed on the client's worker."""
     with v1.device("/job:ps/task:0"):
         counters = {n: v1.get_variable(f"{scope}/{n}", [], tf.int64, v1.zeros_initializer(),
                                        use_resource=n == "other") for n in names}
         step = v1.train.get_or_create_global_step()
-    with v1.device(f"/job:worker/task:{SESSIONS.index(who)}"):
+    with v1.device(f"/job:worker/task:{SESSIONS.index(role)}"):
         one = tf.identity(v1.placeholder_with_default(tf.constant(1, tf.int64), []))
     with v1.device("/job:ps/task:0"):
-        return v1.assign_add(counters[who], one, use_locking=True), step
+        return v1.assign_add(counters[role], one, use_locking=True), step
 
 
 class Sessions(v1.train.SessionRunHook):
-    """Notes every new session."""
+    """Records every new session."""
 
     def __init__(self, record):
         self.record = record
@@ -83,15 +83,15 @@ class Sessions(v1.train.SessionRunHook):
         self.record.note("session")
 
 
-def monitored(who, target, folder, record):
-    # A worker that finds variables not yet restored looks again after 30 s: the client's own habit.
+def monitored(role, target, folder, record):
+    # TensorFlow's client checks uninitialized variables again only after 30 s (recovery_wait_secs).
     defaults = session_manager.SessionManager.__init__.__defaults__
     session_manager.SessionManager.__init__.__defaults__ = tuple(
         0.3 if value == 30 else value for value in defaults)
     with tf.Graph().as_default():
-        add, _ = training("monitored", who, SESSIONS)
+        add, _ = training("monitored", role, SESSIONS)
         session = v1.train.MonitoredTrainingSession(
-            target, is_chief=who == "chief", checkpoint_dir=os.path.join(folder, "checkpoints"),
+            target, is_chief=role == "chief", checkpoint_dir=os.path.join(folder, "checkpoints"),
             hooks=[Sessions(record)], save_checkpoint_secs=SAVE_SECONDS, save_summaries_steps=None,
             save_summaries_secs=None, log_step_count_steps=None)
         while not record.is_over():
@@ -102,13 +102,13 @@ def monitored(who, target, folder, record):
                 record.error(error, time.monotonic() - begin)
                 return
             time.sleep(PAUSE_SECONDS)
-        # The chief saves once more before it closes, so this says nothing of CloseSession.
+        # The chief saves once more before it closes, so this time is not that of CloseSession alone.
         session.close()
 
 
-def plain(who, target, folder, record):
+def plain(role, target, folder, record):
     with tf.Graph().as_default():
-        add, _ = training("plain", who, [who])
+        add, _ = training("plain", role, [role])
         initialize, missing = v1.global_variables_initializer(), v1.report_uninitialized_variables()
         failing_since = None
         session = v1.Session(target)
@@ -121,7 +121,7 @@ def plain(who, target, folder, record):
                 failing_since = None
             except tf.errors.OpError as error:
                 record.error(error, time.monotonic() - begin)
-                # The task is back, and knows nothing of the session.
+                # The task is back, without the session.
                 if error.error_code == tf.errors.ABORTED:
                     failing_since = failing_since or time.monotonic()
                 time.sleep(0.1)
@@ -137,7 +137,7 @@ def plain(who, target, folder, record):
 
 
 def greedy(_, target, folder, record):
-    """Asks for a gigabyte on the parameter server, once."""
+    """Requests a gigabyte on the parameter server, once."""
     with tf.Graph().as_default(), v1.device("/job:ps/task:0"):
         much = tf.reduce_sum(tf.fill([1 << 28], v1.placeholder_with_default(1.0, [])))
         with v1.Session(target) as session:

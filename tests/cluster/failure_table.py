@@ -1,4 +1,4 @@
-"""What happens to whom when a task fails: the table that `failures.py` plays and the book prints.
+"""Expected outcomes when a task fails: the table that `failures.py` runs and docs/src/concepts/failures.md prints.
 
     python tests/cluster/failure_table.py                        # the table, as the book has it
     python tests/cluster/failure_table.py --check docs/src/concepts/failures.md     # is it there?
@@ -13,17 +13,17 @@ import collections
 import sys
 
 # Times, in seconds.
-NOTICED_MAX = 1.0       # a death is known to whoever asks
-REPORTED_MAX = 3.5      # silence stands in the log: after 3 s, and half a second for us to see it
-CLOSED_MAX = 1.0        # CloseSession has answered
-HEALED_MAX = 4.0        # after a pause, steps go on; the chief's may save a checkpoint first
+NOTICED_MAX = 1.0       # a killed task is reported to its callers
+REPORTED_MAX = 3.5      # silence is logged: after 3 s, plus half a second of polling
+CLOSED_MAX = 1.0        # CloseSession has returned
+HEALED_MAX = 4.0        # after a pause steps continue; the chief may save a checkpoint first
 BACK_MAX = 5.0          # after a restart, a new session trains
-GAP_MAX = 2.0           # between the steps of those whom it does not concern
+GAP_MAX = 2.0           # between the steps of clients that do not need the task
 PAUSE, LIMIT, DELAY = 20, 6, 2
 MEMORY_MB = 64
 
 SLOW_MAX = 16.0         # one step and a checkpoint, when each of their calls takes 2 s longer
-LIMIT_SLACK = 1.5       # how much later than the limit a loss may be told
+LIMIT_SLACK = 1.5       # how much later than the limit a loss may be reported
 
 Fault = collections.namedtuple("Fault", "text network seconds after heals_within",
                                defaults=[HEALED_MAX])
@@ -33,58 +33,58 @@ FAULTS = {
     "elsewhere": Fault("killed, back after 3 s at another address, which the cluster file says", "file", 3, 9),
     "supervised": Fault("killed; `thalweg cluster up` starts it again", "supervised", 0.3, 8),
     "paused": Fault(f"stopped (SIGSTOP) for {PAUSE} s", None, PAUSE, 4),
-    "cut": Fault(f"cut off for {PAUSE} s", "links", PAUSE, 4),
-    "parted": Fault(f"it and the parameter server do not reach each other for {PAUSE} s", "links", PAUSE, 4),
+    "cut": Fault(f"partitioned from all other tasks for {PAUSE} s", "links", PAUSE, 4),
+    "parted": Fault(f"partitioned from the parameter server for {PAUSE} s", "links", PAUSE, 4),
     "deaf": Fault(f"nothing reaches it for {PAUSE} s", "links", PAUSE, 4),
     "mute": Fault(f"nothing comes from it for {PAUSE} s", "links", PAUSE, 4),
-    "unplugged": Fault(f"its packets are lost for {PAUSE} s", "wires", PAUSE, 14, HEALED_MAX + 8),
-    "unplugged_longer": Fault("its packets are lost for 27 s, so that TCP tries again only at 51 s", "wires", 27, 30, 28),
+    "unplugged": Fault(f"its packets are dropped for {PAUSE} s", "wires", PAUSE, 14, HEALED_MAX + 8),
+    "unplugged_longer": Fault("its packets are dropped for 27 s, so that TCP retransmits only at 51 s", "wires", 27, 30, 28),
     "slow": Fault(f"{DELAY} s longer for each call, for 20 s", "links", 20, 6),
-    "replaced": Fault("its packets are lost, it is killed and started anew, and 6 s later its packets come",
+    "replaced": Fault("its packets are dropped, it is killed and restarted, and 6 s later its packets arrive",
                       "wires", 6, 12),
-    "beside": Fault("killed, back after 3 s, while a worker that nobody needs is dead", None, 3, 9),
-    "full": Fault("another client asks for more memory than it has", None, 5, 1),
-    "silent": Fault(f"cut off for 12 s, with --heartbeat-timeout {LIMIT}", "links", 12, 6),
+    "beside": Fault("killed, back after 3 s, while a worker that no graph names is dead", None, 3, 9),
+    "full": Fault("another client requests more memory than it has", None, 5, 1),
+    "silent": Fault(f"partitioned from all other tasks for 12 s, with --heartbeat-timeout {LIMIT}", "links", 12, 6),
 }
 
-# What a client sees. The text stands in the book; `failures.py` has the check of the same name.
+# Outcomes of a client. docs/src/concepts/failures.md prints the text; `failure_checks.py` has the check of the same name.
 OUTCOMES = {
-    "on": "goes on",
-    "heals": "waits; goes on in the same session, nothing lost",
+    "on": "continues",
+    "heals": "waits; continues in the same session, nothing lost",
     "slow": "slower; no error, nothing lost",
-    "fails": "UNAVAILABLE within 1 s, with the task's name, whenever it asks",
+    "fails": "UNAVAILABLE within 1 s, with the task's name, for every step",
     "fails_then_new": "UNAVAILABLE within 1 s; when the task is back a new session works",
     "cut_then_new": "waits, then UNAVAILABLE or ABORTED; a new session works",
     "aborted": "ABORTED when the task is back; a new session works, nothing lost",
     "lost_then_same": f"UNAVAILABLE after {LIMIT} s, with the task's name; the same session works when the task "
                       "is back, nothing lost",
     "waits": "waits for the task, which the master's log names",
-    "recovers": "goes on by itself with a new session",
-    "restored": "goes on by itself with a new session, from the checkpoint",
-    "turned_back": "goes on; the chief has restored the checkpoint under it",
-    "blocked": "waits in its own RPC: TensorFlow's client asks its master, where it was, for ever",
+    "recovers": "continues by itself with a new session",
+    "restored": "continues by itself with a new session, from the checkpoint",
+    "turned_back": "continues; the chief has restored the checkpoint under it",
+    "blocked": "waits in its own RPC: TensorFlow's client retries the former address of its master without end",
 }
 
-# After these the state may be that of a checkpoint, or new.
+# Outcomes after which the state may be that of a checkpoint, or uninitialized.
 LOSES_STATE = ("restored", "turned_back", "fails_then_new", "cut_then_new")
 
-# By role and fault: what the chief's and the other's Monitored sessions see, then their plain
-# sessions; and what TensorFlow 2.21 does for the two Monitored ones, measured the same way.
+# By role and fault: the outcomes of the chief's and the other Monitored session, then of the two plain
+# sessions; and the measured behaviour of TensorFlow 2.21 for the two Monitored sessions.
 Row = collections.namedtuple("Row", "role fault outcomes theirs")
 
 
 def rows():
-    """The rows, in the order of the book."""
+    """The rows, in the order of docs/failures.md."""
     return [Row(*line) for line in ROWS]
 
 
 def is_reported(row, outcome):
-    """Whether a log must say that the task is silent: somebody waits for it, and we know."""
+    """Whether a log must report the task as silent: a task of ours waits for it."""
     return row.role in ("ps", "stock") and outcome in ("heals", "lost_then_same")
 
 
-HANG = "hangs for ever"
-NO_GAP = "goes on"
+HANG = "hangs indefinitely"
+NO_GAP = "continues"
 UNMEASURED = "not measured"
 NO_OTHER = "its addresses are fixed"
 ROWS = [
@@ -94,22 +94,22 @@ ROWS = [
     ("ps", "elsewhere", ("restored", "restored", "fails_then_new", "fails_then_new"), (NO_OTHER,) * 2),
     ("ps", "beside", ("restored", "restored", "fails_then_new", "fails_then_new"), (HANG,) * 2),
     ("ps", "replaced", ("restored", "restored", "cut_then_new", "cut_then_new"), (UNMEASURED,) * 2),
-    ("ps", "paused", ("heals",) * 4, ("waits, no word; nothing lost",) * 2),
-    ("ps", "cut", ("heals",) * 4, ("waits, no word; nothing lost",) * 2),
+    ("ps", "paused", ("heals",) * 4, ("waits, nothing is logged; nothing lost",) * 2),
+    ("ps", "cut", ("heals",) * 4, ("waits, nothing is logged; nothing lost",) * 2),
     ("ps", "deaf", ("heals",) * 4, (UNMEASURED,) * 2),
     ("ps", "mute", ("heals",) * 4, (UNMEASURED,) * 2),
     ("ps", "unplugged", ("heals",) * 4, (UNMEASURED,) * 2),
     ("ps", "unplugged_longer", ("heals",) * 4, (UNMEASURED,) * 2),
     ("ps", "slow", ("slow",) * 4, ("1 step in 20 s", "3 steps in 20 s")),
     ("ps", "silent", ("restored", "restored", "lost_then_same", "lost_then_same"),
-     ("waits, no word, as long as it takes (120 s)",) * 2),
+     ("waits, nothing is logged, for the whole 120 s",) * 2),
     ("ps", "full", ("on",) * 4, (UNMEASURED,) * 2),
     ("stock", "killed", ("waits", "waits", "fails", "fails"), (UNMEASURED,) * 2),
     ("stock", "restarted", ("restored", "restored", "fails_then_new", "fails_then_new"), (UNMEASURED,) * 2),
     ("stock", "paused", ("heals",) * 4, (UNMEASURED,) * 2),
     ("chief", "killed", ("blocked", "on", "blocked", "on"), (HANG, NO_GAP)),
     ("chief", "restarted", ("restored", "turned_back", "aborted", "on"),
-     ("new session 3.5 s after the kill; 34 updates lost to the checkpoint", "goes on; turned back by the chief")),
+     ("new session 3.5 s after the kill; 34 updates lost to the checkpoint", "continues; turned back by the chief")),
     ("chief", "elsewhere", ("blocked", "on", "blocked", "on"), (NO_OTHER,) * 2),
     ("chief", "supervised", ("restored", "turned_back", "aborted", "on"), (UNMEASURED,) * 2),
     ("chief", "paused", ("heals", "on", "heals", "on"), ("waits; nothing lost", NO_GAP)),
@@ -138,19 +138,19 @@ ROWS = [
 ]
 
 ROLES = {"ps": "the parameter server", "stock": "the parameter server, if TensorFlow's", "chief": "the chief's worker", "worker": "the other worker",
-         "idle": "a worker that nobody needs"}
+         "idle": "a worker that no graph names"}
 BEGIN, END = "<!-- the table of failures begins -->", "<!-- the table of failures ends -->"
 
 
 def both(first, second, ends=("chief", "other")):
-    """What two clients see, once if it is the same."""
+    """The outcomes of two clients, once if they are equal."""
     if first == second:
         return first
     return f"{ends[0]}: {first}; {ends[1]}: {second}"
 
 
-def book():
-    """The table as the book has it."""
+def markdown_table():
+    """The table in Markdown."""
     lines = ["| task | fault | Monitored sessions | plain sessions | TensorFlow 2.21, Monitored |",
              "|---|---|---|---|---|"]
     for row in rows():
@@ -161,10 +161,10 @@ def book():
     return "\n".join(lines)
 
 
-def in_book(text):
-    """The book with this table in its place."""
+def with_table(text):
+    """The text of docs/failures.md with the current table."""
     before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{book()}\n{END}{rest.split(END)[1]}"
+    return f"{before}{BEGIN}\n{markdown_table()}\n{END}{rest.split(END)[1]}"
 
 
 def main(args):
@@ -173,11 +173,11 @@ def main(args):
             text = f.read()
         if args[0] == "--write":
             with open(args[1], "w") as f:
-                f.write(in_book(text))
-        elif in_book(text) != text:
-            sys.exit(f"{args[1]} has another table; run {sys.argv[0]} --write {args[1]}")
+                f.write(with_table(text))
+        elif with_table(text) != text:
+            sys.exit(f"the table in {args[1]} is out of date; run {sys.argv[0]} --write {args[1]}")
     else:
-        print(book())
+        print(markdown_table())
 
 
 if __name__ == "__main__":

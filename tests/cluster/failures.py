@@ -1,11 +1,11 @@
-"""Plays the table of failures: each cell is a cluster of its own in which one task fails.
+"""Runs the table of failures: each cell is a cluster of its own in which one task fails.
 
     python tests/cluster/failures.py --server target/debug/thalweg                # every cell
     python tests/cluster/failures.py --server target/debug/thalweg --short        # some, within a minute
     python tests/cluster/failures.py --server target/debug/thalweg ps/killed      # those with this in the name
 
 In each cell four clients train: the chief and another worker's, with Monitored and with plain
-sessions. `failure_table.py` says what each of them may see; cells mostly wait, so many run at a time.
+sessions. `failure_table.py` has the expected outcomes; cells mostly wait, so many run concurrently.
 """
 
 import argparse
@@ -30,23 +30,23 @@ import failure_checks  # noqa: E402
 import failure_clients  # noqa: E402
 import failure_table as table  # noqa: E402
 from cluster import OURS, THEIRS, Cluster, free_ports  # noqa: E402
-from links import CLIENTS, Links, Wires, why_no_wires  # noqa: E402
+from links import CLIENTS, Links, Namespaces, namespaces_unavailable  # noqa: E402
 from skips import skipped  # noqa: E402
 
 TASKS = {"ps:0": OURS, "worker:0": OURS, "worker:1": OURS, "worker:2": OURS}
 TASK_OF = {"ps": "ps:0", "stock": "ps:0", "chief": "worker:0", "worker": "worker:1", "idle": "worker:2"}
 # The order of a row's outcomes.
-WHO = ("monitored/chief", "monitored/other", "plain/chief", "plain/other")
+CLIENT_ORDER = ("monitored/chief", "monitored/other", "plain/chief", "plain/other")
 SHORT = ("ps/killed", "ps/restarted", "ps/elsewhere", "ps/beside", "ps/full", "ps/silent", "chief/restarted", "worker/restarted",
          "idle/killed")
 WARM_STEPS, WARM_SECONDS_MAX, END_SECONDS_MAX, CELL_SECONDS_MAX = 10, 60, 10, 150
 
 
-class Linked(Cluster):
+class ProxiedCluster(Cluster):
     """A cluster whose tasks reach each other and their clients by `Links`."""
 
     def __init__(self, server, kinds, logs, start):
-        # A unix socket would go around the links.
+        # A unix socket would bypass the proxies.
         super().__init__(server, kinds, logs, start, transport="grpc")
         self.links = Links(self.addresses)
 
@@ -63,11 +63,11 @@ class Linked(Cluster):
         self.links.stop()
 
 
-class Wired(Cluster):
+class NamespaceCluster(Cluster):
     """A cluster with a network namespace for each task."""
 
     def __init__(self, server, kinds, logs, start):
-        self.wires = Wires(kinds)
+        self.wires = Namespaces(kinds)
         super().__init__(server, kinds, logs, start)
         self.addresses = {t: f"{self.wires.addresses[t]}:2222" for t in kinds}
         self.wires.join()
@@ -80,8 +80,8 @@ class Wired(Cluster):
         self.wires.stop()
 
 
-class Filed(Cluster):
-    """A cluster whose tasks read in a file where the others are, and read it again when it changes."""
+class FileCluster(Cluster):
+    """A cluster whose tasks read the others' addresses from a file, again whenever it changes."""
 
     def start_all(self, arguments=()):
         self.write()
@@ -101,16 +101,16 @@ class Filed(Cluster):
         return command
 
     def move(self, task):
-        """The task is to be elsewhere from now on."""
+        """Assigns the task another address."""
         self.addresses[task] = f"127.0.0.1:{free_ports(1)[0]}"
         self.write()
 
 
-class Supervised(Cluster):
-    """A cluster that `thalweg cluster up` started and looks after."""
+class SupervisedCluster(Cluster):
+    """A cluster that `thalweg cluster up` started and supervises."""
 
     def start_all(self, arguments=()):
-        assert not arguments, "the file says what tasks are told"
+        assert not arguments, "the cluster file has the flags of the tasks"
         path = os.path.join(self.logs, "cluster.toml")
         with open(path, "w") as f:
             f.write('name = "it"\nrestarts = 5\n')
@@ -123,7 +123,7 @@ class Supervised(Cluster):
                        stdout=subprocess.DEVNULL)
 
     def kill(self, task):
-        """Ends the process of a task, which the supervisor started."""
+        """Kills the process of a task, which the supervisor started."""
         job, index = task.split(":")
         with open(os.path.join(self.logs, "it", "cluster.json")) as f:
             supervisor = json.load(f)["supervisor"]
@@ -142,12 +142,12 @@ class Supervised(Cluster):
         self.run_command("down", os.path.join(self.logs, "cluster.toml"))
 
 
-NETWORKS = {None: Cluster, "links": Linked, "wires": Wired, "supervised": Supervised,
-            "file": Filed}
+NETWORKS = {None: Cluster, "links": ProxiedCluster, "wires": NamespaceCluster, "supervised": SupervisedCluster,
+            "file": FileCluster}
 
 
 class Cell:
-    """One row of the table, played."""
+    """One row of the table, run against a cluster."""
 
     def __init__(self, row, server, folder):
         self.row, self.fault, self.folder = row, table.FAULTS[row.fault], folder
@@ -157,20 +157,20 @@ class Cell:
         self.reported = None
 
     def flags(self):
-        """What the tasks are told besides who they are."""
+        """Flags of the tasks besides job, index and cluster."""
         if self.fault.network == "wires":
-            # They listen on an address that is not this machine's alone, and write checkpoints.
+            # The tasks listen on an address other than loopback, and write checkpoints.
             return ["--file-root", self.folder]
         return {"silent": ["--silence-limit", str(table.LIMIT)],
                 "full": ["--memory-limit", str(table.MEMORY_MB)]}.get(self.row.fault, [])
 
     def play(self):
         self.cluster.start_all(self.flags())
-        clients = {name: self.start(name) for name in WHO}
+        clients = {name: self.start(name) for name in CLIENT_ORDER}
         try:
             self.wait_until_warm()
             self.begin = time.monotonic()
-            self.strike()
+            self.inject_fault()
             self.watch(self.fault.seconds)
             self.end = time.monotonic()
             self.heal()
@@ -182,8 +182,8 @@ class Cell:
                 client.kill()
                 client.join()
             self.cluster.stop()
-        assert len(self.row.outcomes) == len(WHO), self.row
-        found = [f"{who}: {problem}" for who, outcome in zip(WHO, self.row.outcomes)
+        assert len(self.row.outcomes) == len(CLIENT_ORDER), self.row
+        found = [f"{who}: {problem}" for who, outcome in zip(CLIENT_ORDER, self.row.outcomes, strict=True)
                  for problem in failure_checks.problems(outcome, self, self.record(who))]
         found += crashes
         if self.row.fault == "full":
@@ -198,7 +198,7 @@ class Cell:
         return client
 
     def record(self, name):
-        """What a client has written down: [seconds, word, ...] in order."""
+        """The events of a client, in order: [seconds, kind, ...]."""
         path = os.path.join(self.folder, name.replace("/", "-") + ".record")
         if not os.path.exists(path):
             return []
@@ -208,12 +208,12 @@ class Cell:
 
     def wait_until_warm(self):
         end = time.monotonic() + WARM_SECONDS_MAX
-        while any(sum(e[1] == "step" for e in self.record(n)) < WARM_STEPS for n in WHO):
-            cold = [(n, self.record(n)[-1:]) for n in WHO]
+        while any(sum(e[1] == "step" for e in self.record(n)) < WARM_STEPS for n in CLIENT_ORDER):
+            cold = [(n, self.record(n)[-1:]) for n in CLIENT_ORDER]
             assert time.monotonic() < end, f"before anything failed, it did not train: {cold}"
             time.sleep(0.1)
 
-    def strike(self):
+    def inject_fault(self):
         kind, cluster, task = self.row.fault, self.cluster, self.task
         if kind in ("killed", "restarted", "elsewhere", "beside", "supervised"):
             if kind == "beside":
@@ -249,11 +249,11 @@ class Cell:
             cluster.links.heal()
 
     def logs(self):
-        """What the other tasks say."""
+        """The logs of the other tasks."""
         return [self.cluster.log(t) for t in TASKS if t != self.task]
 
     def watch(self, seconds):
-        """Lets time pass, and notes when a log first says that the task is silent."""
+        """Waits, and records when a log first reports the task as silent."""
         name = "/job:{}/replica:0/task:{} has been silent".format(*self.task.split(":"))
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -265,7 +265,7 @@ class Cell:
         open(os.path.join(self.folder, "stop"), "w").close()
         end = time.monotonic() + END_SECONDS_MAX
         for name, client in clients.items():
-            outcome = self.row.outcomes[WHO.index(name)]
+            outcome = self.row.outcomes[CLIENT_ORDER.index(name)]
             if outcome not in ("blocked", "waits"):
                 client.join(max(0, end - time.monotonic()))
 
@@ -279,7 +279,7 @@ def in_fork(row, server, folder, pipe):
         pipe.send([traceback.format_exc()])
 
 
-class Playing:
+class RunningCell:
     """A cell in a process of its own."""
 
     def __init__(self, row, server, folder):
@@ -313,10 +313,10 @@ def chosen_rows(args):
         missing = set(SHORT) - {f"{r.role}/{r.fault}" for r in table.rows()}
         assert not missing, f"the table has no rows {missing}"
         rows = [r for r in rows if f"{r.role}/{r.fault}" in SHORT]
-    no_wires = why_no_wires() if any(table.FAULTS[r.fault].network == "wires" for r in rows) else None
-    if no_wires:
+    why_unavailable = namespaces_unavailable() if any(table.FAULTS[r.fault].network == "wires" for r in rows) else None
+    if why_unavailable:
         for r in [r for r in rows if table.FAULTS[r.fault].network == "wires"]:
-            skipped(f"failures: {r.role}/{r.fault}", no_wires)
+            skipped(f"failures: {r.role}/{r.fault}", why_unavailable)
             rows.remove(r)
     return rows
 
@@ -335,7 +335,7 @@ def main():
     try:
         while waiting or playing:
             while waiting and len(playing) < args.jobs:
-                playing.append(Playing(waiting.pop(0), os.path.abspath(args.server), folder))
+                playing.append(RunningCell(waiting.pop(0), os.path.abspath(args.server), folder))
             time.sleep(0.1)
             for cell in [c for c in playing if c.is_over()]:
                 playing.remove(cell)

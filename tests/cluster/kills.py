@@ -30,10 +30,10 @@ from cluster import OURS, Cluster  # noqa: E402
 from support import v1  # noqa: E402
 
 WORKERS, SIZE = 4, 1000
-# Between two kills, and how long a worker stays away, in seconds.
-LIFE, ABSENCE = (0.3, 1.5), (0.05, 0.6)
-# Steps of each client from which on kills must have hit some of them.
-LONG = 5000
+# Seconds between two kills, and seconds until a killed worker restarts.
+KILL_INTERVAL, DOWNTIME = (0.3, 1.5), (0.05, 0.6)
+# Number of steps of each client from which on some steps must have failed.
+STEPS_WITH_FAILURES = 5000
 GROWTH_MB_MAX = 24
 LOST = (tf.errors.UnavailableError, tf.errors.AbortedError)
 
@@ -55,7 +55,7 @@ def model(worker):
 
 
 def train(worker, target, steps, path):
-    """Makes so many steps that succeed; writes down how many did and how many did not."""
+    """Runs steps until `steps` have succeeded; writes the numbers of successes and failures."""
     done, failed, sessions, last, since = 0, 0, 0, 0, 0
     with tf.Graph().as_default():
         *_, step = model(worker)
@@ -76,7 +76,7 @@ def train(worker, target, steps, path):
 
 
 def opened(target, nothing):
-    """A session that its master knows; it may take several attempts."""
+    """Opens a session, with retries."""
     while True:
         session = v1.Session(target)
         try:
@@ -112,23 +112,23 @@ def resident_mb(process):
         return next(int(line.split()[1]) for line in f if line.startswith("VmRSS")) / 1024
 
 
-def harass(cluster, clients, rng):
-    """Kills workers and starts them again until the clients are done; kills, and the memory of the
-    parameter server as it went."""
+def kill_workers(cluster, clients, rng):
+    """Kills workers and starts them again until the clients are done; returns the number of kills, and samples of
+    the parameter server's memory."""
     kills, memory = 0, []
     while any(client.is_alive() for client in clients):
-        time.sleep(rng.uniform(*LIFE))
+        time.sleep(rng.uniform(*KILL_INTERVAL))
         memory.append(resident_mb(cluster.processes["ps:0"]))
         victim = f"worker:{rng.randrange(WORKERS)}"
         cluster.kill(victim)
         kills += 1
-        time.sleep(rng.uniform(*ABSENCE))
+        time.sleep(rng.uniform(*DOWNTIME))
         cluster.start(victim)
     return kills, memory
 
 
 def growth(memory):
-    """How much more the last third takes than the second did, at most."""
+    """Difference of the maxima of the last and the second third."""
     third = len(memory) // 3
     return max(memory[2 * third:]) - max(memory[third:2 * third]) if third else 0.0
 
@@ -143,7 +143,7 @@ def play(cluster, steps, seed, folder):
     clients = [in_fork(train, i, cluster.target(f"worker:{i}"), steps, path(f"client{i}"))
                for i in range(WORKERS)]
     try:
-        kills, memory = harass(cluster, clients, random.Random(seed))
+        kills, memory = kill_workers(cluster, clients, random.Random(seed))
     finally:
         for client in clients:
             client.kill()
@@ -156,14 +156,14 @@ def play(cluster, steps, seed, folder):
     print(f"{WORKERS} x {steps} steps in {seconds:.0f} s, {kills} kills, steps that failed "
           f"{[s['failed'] for s in seen]}, sessions {[s['sessions'] for s in seen]}, counts {end['counts']}, "
           f"memory of the parameter server {memory[0]:.0f} to {memory[-1]:.0f} MB")
-    for i, (count, s) in enumerate(zip(end["counts"], seen)):
+    for i, (count, s) in enumerate(zip(end["counts"], seen, strict=True)):
         assert s["done"] <= count <= s["done"] + s["failed"], f"worker {i}: {count}, and {s}"
     done, failed = (sum(s[what] for s in seen) for what in ("done", "failed"))
     assert done <= end["total"] <= done + failed, f"{end}, and {seen}"
-    assert end["error"] < 1, f"it did not learn: {end}"
+    assert end["error"] < 1, f"the training did not converge: {end}"
     assert failed <= kills, f"{kills} kills made {failed} steps fail"
-    # A short run on a fast machine may see few kills, all of them between steps.
-    assert kills > 0 and (steps < LONG or failed > 3), f"{kills} kills made {failed} steps fail"
+    # In a short run on a fast machine all kills may fall between steps.
+    assert kills > 0 and (steps < STEPS_WITH_FAILURES or failed > 3), f"{kills} kills made {failed} steps fail"
     assert not cluster.crashes(), cluster.crashes()
     assert growth(memory) < GROWTH_MB_MAX, f"memory grows: {memory}"
 

@@ -1,4 +1,4 @@
-"""Networks that can be cut: a proxy for each link between tasks, and namespaces with real wires."""
+"""Fault injection for networks: TCP proxies between tasks, and network namespaces."""
 
 import asyncio
 import contextlib
@@ -10,15 +10,15 @@ import subprocess
 import time
 
 CHUNK = 1 << 16
-# How often a link that is held is looked at again.
-LOOK_SECONDS = 0.01
+# Poll interval of a blocked link.
+POLL_SECONDS = 0.01
 CLIENTS = "clients"
 
 
 class Links:
     """A TCP proxy for every pair of source and destination.
 
-    A cut stops bytes and closes nothing: connections stay, new ones are taken and held."""
+    A cut blocks bytes without closing connections: existing ones stay open, new ones are accepted and blocked."""
 
     def __init__(self, addresses):
         self.listeners, self.ports = [], {}
@@ -41,15 +41,15 @@ class Links:
         return f"127.0.0.1:{self.ports[source, destination]}"
 
     def cut(self, task, to=True, back=True):
-        """Holds what goes to a task, what comes from it, or both."""
+        """Blocks bytes to a task, bytes from it, or both."""
         self.control.send(("cut", task, to, back))
 
     def cut_between(self, one, other):
-        """Holds what goes between two tasks; both reach everybody else."""
+        """Blocks bytes between two tasks; both still reach all other tasks."""
         self.control.send(("between", one, other))
 
     def delay(self, task, seconds):
-        """Every request to or from a task takes that much longer; its answer does not."""
+        """Delays every request to or from a task; responses are not delayed."""
         self.control.send(("delay", task, seconds))
 
     def heal(self):
@@ -77,7 +77,7 @@ class _State:
         else:
             self.__init__()
 
-    def holds(self, sender, receiver):
+    def is_blocked(self, sender, receiver):
         is_cut = frozenset((sender, receiver)) in self.pairs
         return is_cut or receiver in self.to or sender in self.back
 
@@ -93,20 +93,20 @@ async def _run(listeners, control):
     state, loop = _State(), asyncio.get_running_loop()
     ended = loop.create_future()
 
-    def heard():
+    def on_command():
         try:
             state.command(control.recv())
         except EOFError:
-            # Whoever started us is gone.
+            # The parent process has exited.
             if not ended.done():
                 ended.set_result(None)
-    loop.add_reader(control.fileno(), heard)
+    loop.add_reader(control.fileno(), on_command)
     for source, destination, address, listener in listeners:
         host, port = address.rsplit(":", 1)
 
-        def taken(reader, writer, ends=(source, destination), at=(host, int(port))):
+        def on_connection(reader, writer, ends=(source, destination), at=(host, int(port))):
             return _link(state, ends, at, reader, writer)
-        await asyncio.start_server(taken, sock=listener)
+        await asyncio.start_server(on_connection, sock=listener)
     await ended
 
 
@@ -117,27 +117,27 @@ async def _link(state, ends, at, reader, writer):
     except OSError:
         writer.close()
         return
-    requests = _pump(reader, back, lambda: state.holds(source, destination),
+    requests = _pump(reader, back, lambda: state.is_blocked(source, destination),
                      lambda: state.lag(source, destination))
-    answers = _pump(there, writer, lambda: state.holds(destination, source), lambda: 0)
+    answers = _pump(there, writer, lambda: state.is_blocked(destination, source), lambda: 0)
     await asyncio.gather(requests, answers)
 
 
-async def _pump(reader, writer, is_held, lag):
-    """Moves bytes from one end to the other, in order, when they are due."""
+async def _pump(reader, writer, is_blocked, lag):
+    """Forwards bytes in order, each after its delay and while the link is not blocked."""
     queue = asyncio.Queue(256)
 
-    async def take():
+    async def read_all():
         with contextlib.suppress(OSError):
             while data := await reader.read(CHUNK):
                 await queue.put((time.monotonic() + lag(), data))
         await queue.put((0, None))
 
-    async def give():
+    async def write_all():
         while True:
             due, data = await queue.get()
-            while is_held() or time.monotonic() < due:
-                await asyncio.sleep(LOOK_SECONDS)
+            while is_blocked() or time.monotonic() < due:
+                await asyncio.sleep(POLL_SECONDS)
             if data is None:
                 break
             with contextlib.suppress(OSError):
@@ -145,35 +145,35 @@ async def _pump(reader, writer, is_held, lag):
                 await writer.drain()
         with contextlib.suppress(OSError):
             writer.close()
-    await asyncio.gather(take(), give())
+    await asyncio.gather(read_all(), write_all())
 
 
-class Wires:
-    """A network namespace for each task, all on one switch. Pulling a task's plug loses its packets,
-    those that open connections among them, and tells nobody."""
+class Namespaces:
+    """A network namespace for each task, connected by a bridge. Detaching a task drops its packets, SYN packets
+    included, without notifying either side."""
 
     def __init__(self, tasks):
-        self.holders, self.addresses, self.plugs = {}, {}, {}
+        self.holders, self.addresses, self.interfaces = {}, {}, {}
         try:
             self.switch = self._namespace("switch")
-            self._in(self.switch, "link add name switch type bridge")
-            self._in(self.switch, "link set switch up")
+            self._run_in(self.switch, "link add name switch type bridge")
+            self._run_in(self.switch, "link set switch up")
             for i, task in enumerate([CLIENTS, *tasks]):
                 holder = self._namespace(task)
-                plug, address = f"plug{i}", f"10.77.0.{i + 1}"
-                self._in(holder, f"link add name wire type veth peer name {plug} netns {self.switch.pid}")
-                self._in(holder, f"addr add {address}/24 dev wire")
-                self._in(holder, "link set lo up")
-                self._in(holder, "link set wire up")
-                self._in(self.switch, f"link set {plug} master switch")
-                self._in(self.switch, f"link set {plug} up")
-                self.addresses[task], self.plugs[task] = address, plug
+                interface, address = f"veth{i}", f"10.77.0.{i + 1}"
+                self._run_in(holder, f"link add name wire type veth peer name {interface} netns {self.switch.pid}")
+                self._run_in(holder, f"addr add {address}/24 dev wire")
+                self._run_in(holder, "link set lo up")
+                self._run_in(holder, "link set wire up")
+                self._run_in(self.switch, f"link set {interface} master switch")
+                self._run_in(self.switch, f"link set {interface} up")
+                self.addresses[task], self.interfaces[task] = address, interface
         except BaseException:
             self.stop()
             raise
 
     def _namespace(self, name):
-        """A process that does nothing in a namespace of its own, and so keeps it."""
+        """A sleeping process in a namespace of its own, which keeps the namespace alive."""
         holder = subprocess.Popen(["unshare", "--net", "--", "sh", "-c", "echo; exec sleep 1000"],
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.holders[name] = holder
@@ -181,7 +181,7 @@ class Wires:
             raise OSError(holder.stderr.read().decode().strip())
         return holder
 
-    def _in(self, holder, command):
+    def _run_in(self, holder, command):
         subprocess.run([*self._enter(holder), "ip", *command.split()], check=True,
                        capture_output=True)
 
@@ -190,11 +190,11 @@ class Wires:
         return ["nsenter", f"--net=/proc/{holder.pid}/ns/net", "--"]
 
     def prefix(self, task):
-        """What a command begins with that runs on a task's side."""
+        """The command prefix that runs a command in a task's namespace."""
         return self._enter(self.holders[task])
 
     def join(self):
-        """Moves this process, its children included, to the clients' side."""
+        """Moves this process and its later children to the clients' namespace."""
         descriptor = os.open(f"/proc/{self.holders[CLIENTS].pid}/ns/net", os.O_RDONLY)
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.setns(descriptor, 0) != 0:
@@ -202,10 +202,10 @@ class Wires:
         os.close(descriptor)
 
     def cut(self, task):
-        self._in(self.switch, f"link set {self.plugs[task]} nomaster")
+        self._run_in(self.switch, f"link set {self.interfaces[task]} nomaster")
 
     def heal(self, task):
-        self._in(self.switch, f"link set {self.plugs[task]} master switch")
+        self._run_in(self.switch, f"link set {self.interfaces[task]} master switch")
 
     def stop(self):
         for holder in self.holders.values():
@@ -213,10 +213,10 @@ class Wires:
             holder.wait()
 
 
-def why_no_wires():
-    """Why namespaces do not work here; nothing if they do."""
+def namespaces_unavailable():
+    """Why network namespaces are unavailable here; None if they are available."""
     try:
-        Wires([]).stop()
+        Namespaces([]).stop()
         return None
     except (OSError, subprocess.CalledProcessError) as error:
         detail = getattr(error, "stderr", b"") or b""

@@ -1,4 +1,4 @@
-"""Reads of reference variables over parameter server and worker: whoever reads one on its task after an
+"""Reads of reference variables over parameter server and worker: a reader on the variable's task after an
 update sees the update. A fetch has the updates of its step if the tasks are ours; among TensorFlow's the
 tensor may leave the parameter server before they are done."""
 

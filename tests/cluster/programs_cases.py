@@ -87,7 +87,7 @@ def asynchronous_worker(cluster, worker, steps, pipe=None):
 
 
 def case_asynchronous_training(cluster):
-    """Every step counts once, whoever makes it."""
+    """Every step counts once, on whichever worker."""
     others = [Elsewhere(asynchronous_worker, cluster, worker, 100) for worker in range(1, WORKERS)]
     asynchronous_worker(cluster, 0, 100)
     for other in others:
@@ -118,14 +118,14 @@ def case_towers_in_one_graph(cluster):
             expected = np.zeros((3, 1), np.float32)
             for _ in range(60):
                 pairs = [next(source) for source in sources]
-                s.run(train, dict(zip(inputs, [value for pair in pairs for value in pair])))
+                s.run(train, dict(zip(inputs, [value for pair in pairs for value in pair], strict=True)))
                 slopes = [2 * a.T @ (a @ expected - b) / 16 for a, b in pairs]
                 expected -= 0.1 * sum(slopes) / WORKERS
             close(s.run(w), expected, 1e-4)
 
 
 def case_embeddings_over_parameter_servers(cluster):
-    """A table in pieces on two tasks: a step reads and changes only the rows it names."""
+    """A table partitioned over two tasks: a step reads and updates only the rows that it names."""
     with tf.Graph().as_default(), v1.device(setter(cluster, 0)):
         table = v1.get_variable("table", [10, 4], initializer=v1.zeros_initializer(),
                                 partitioner=v1.fixed_size_partitioner(2), use_resource=True)
@@ -150,7 +150,7 @@ def case_filters_hide_tasks(cluster):
 
 
 def case_isolated_sessions(cluster):
-    """Each of two sessions has a variable of its own, on another task."""
+    """Each of two isolated sessions has its own variable on another task."""
     config = v1.ConfigProto(isolate_session_state=True)
     with tf.Graph().as_default(), v1.device(PS0):
         v = v1.get_variable("v", [], initializer=v1.zeros_initializer(), use_resource=True)
@@ -165,7 +165,7 @@ def case_isolated_sessions(cluster):
 
 @transports("auto", "grpc")
 def case_large_tensors(cluster):
-    """Forty megabytes each way, and many small ones beside them."""
+    """Forty megabytes in each direction, and many small tensors beside them."""
     with tf.Graph().as_default():
         with v1.device(PS0):
             v = v1.get_variable("v", [10_000_000], initializer=v1.zeros_initializer(),
@@ -193,7 +193,7 @@ def case_large_tensors(cluster):
 
 @tasks({"ps:0": OURS, "worker:0": OURS}, {"ps:0": THEIRS, "worker:0": OURS},
        {"ps:0": OURS, "worker:0": THEIRS})
-def case_sixteen_bits_on_the_way(cluster):
+def case_bfloat16_transfers(cluster):
     """With enable_bfloat16_sendrecv, floats lose their lower halves between tasks."""
     options = v1.GraphOptions(enable_bfloat16_sendrecv=True)
     config = v1.ConfigProto(graph_options=options)
@@ -210,8 +210,8 @@ def case_sixteen_bits_on_the_way(cluster):
 
 
 @tasks({"ps:0": OURS, "worker:0": OURS}, {"ps:0": THEIRS, "worker:0": OURS})
-def case_sixteen_bits_on_some_edges(cluster):
-    """Only what the marked node gives loses its lower half, and only between tasks."""
+def case_bfloat16_transfers_of_single_edges(cluster):
+    """Only outputs of the marked node lose their lower halves, and only between tasks."""
     with tf.Graph().as_default():
         value = np.array([1.0, 3.14159265, 1e-3], np.float32)
         with v1.device(PS0):
@@ -226,7 +226,7 @@ def case_sixteen_bits_on_some_edges(cluster):
             got = [tf.identity(y) for y in (chosen, other, stays, whole)]
         with v1.Session(cluster.target("worker:0")) as s:
             cut = (value.view(np.uint32) & 0xFFFF0000).view(np.float32)
-            for result, wanted in zip(s.run(got, {x: value}), [cut, -value, value * 2, value]):
+            for result, wanted in zip(s.run(got, {x: value}), [cut, -value, value * 2, value], strict=True):
                 equal(result, wanted)
 
 
@@ -236,7 +236,7 @@ DTYPES = [tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int8, tf.int16, tf
 
 @tasks({"ps:0": OURS, "worker:0": OURS}, {"ps:0": THEIRS, "worker:0": OURS},
        {"ps:0": OURS, "worker:0": THEIRS})
-def case_every_dtype_travels(cluster):
+def case_every_dtype_is_transferred(cluster):
     with tf.Graph().as_default():
         x = v1.placeholder(tf.float32, [None, 2])
         there, back = [], []
@@ -251,7 +251,7 @@ def case_every_dtype_travels(cluster):
             words = tf.strings.join([words, words])
         with v1.Session(cluster.target("worker:0")) as s:
             for value in [np.array([[1, 0], [2, 3]]), np.zeros((0, 2))]:
-                for dtype, got in zip(DTYPES, s.run(back, {x: value})):
+                for dtype, got in zip(DTYPES, s.run(back, {x: value}), strict=True):
                     equal(got.astype(np.complex128), value.astype(dtype.as_numpy_dtype)
                           .astype(np.complex128))
                 wanted = np.array([str(int(v)) * 2 for v in value.ravel()], object)

@@ -13,8 +13,8 @@ def config(addresses):
     return v1.ConfigProto(cluster_def=definition)
 
 
-class Strangers:
-    """Servers that know nothing of each other, each a cluster of one task, /job:local/task:0."""
+class SingleTaskServers:
+    """Independent servers, each a cluster of one task, /job:local/task:0."""
 
     def __init__(self, cluster, kinds):
         self.servers = [Cluster(cluster.server, {"local:0": kind}) for kind in kinds]
@@ -29,7 +29,7 @@ class Strangers:
             server.stop()
 
 
-def check(strangers, logs):
+def check(servers, logs):
     with tf.Graph().as_default():
         with v1.device("/job:worker/task:1"):
             v = v1.get_variable("v", [4], tf.float32, v1.ones_initializer(), use_resource=False)
@@ -39,8 +39,8 @@ def check(strangers, logs):
             y = tf.reduce_sum(total) * 2
         with v1.device("/job:worker/task:1"):
             z = y + tf.reduce_sum(v)
-        names = config(strangers.addresses)
-        with v1.Session(strangers.target, config=names) as s:
+        names = config(servers.addresses)
+        with v1.Session(servers.target, config=names) as s:
             s.run(v.initializer)
             metadata = v1.RunMetadata()
             options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
@@ -55,7 +55,7 @@ def check(strangers, logs):
                 labels = [n.timeline_label for d in metadata.step_stats.dev_stats
                           for n in d.node_stats if n.node_name == "RecvTensor"]
                 assert any("[16B]" in label and "_recv_x_0" in label for label in labels), labels
-            # There and back again, several times.
+            # Several transfers in both directions.
             for _ in range(5):
                 s.run(z, {x: [0, 0, 0, 0]})
             equal(s.run(z, {x: [0, 0, 0, 0]}), 42)
@@ -64,22 +64,22 @@ def check(strangers, logs):
 @tasks({"ps:0": "late " + OURS})
 def case_a_cluster_that_the_session_brings(cluster):
     layouts = [(OURS, OURS), (OURS, THEIRS), (THEIRS, OURS)]
-    # All of them first: what TensorFlow has begun here does not survive a fork.
+    # Started first: TensorFlow's threads do not survive a fork.
     with contextlib.ExitStack() as stack:
-        groups = [stack.enter_context(Strangers(cluster, kinds)) for kinds in layouts]
-        for kinds, strangers in zip(layouts, groups):
+        groups = [stack.enter_context(SingleTaskServers(cluster, kinds)) for kinds in layouts]
+        for kinds, servers in zip(layouts, groups, strict=True):
             try:
-                check(strangers, logs=kinds[0] == THEIRS)
+                check(servers, logs=kinds[0] == THEIRS)
             except Exception as error:
                 raise AssertionError(f"with {kinds}") from error
 
 
 @tasks({"ps:0": "late " + OURS})
-def case_a_server_is_not_its_own_stranger(cluster):
-    with Strangers(cluster, [OURS]) as strangers:
-        definition = tf.compat.v1.train.ClusterSpec({"local": strangers.addresses})
+def case_a_session_may_not_name_its_own_server(cluster):
+    with SingleTaskServers(cluster, [OURS]) as servers:
+        definition = tf.compat.v1.train.ClusterSpec({"local": servers.addresses})
         wrong = v1.ConfigProto(cluster_def=definition.as_cluster_def())
         with tf.Graph().as_default():
             y = tf.constant(1) + 1
             with raises(tf.errors.InvalidArgumentError, "/job:local/replica:0/task:0"):
-                v1.Session(strangers.target, config=wrong).run(y)
+                v1.Session(servers.target, config=wrong).run(y)

@@ -1,4 +1,4 @@
-"""A program whose parameter server dies in the middle of training, and which does nothing about it.
+"""A program whose parameter server is killed during training, and which does not handle that itself.
 
 Where `thalweg launch` runs it, the server is started again under the program, and the session of the
 worker opens itself anew from its last checkpoint.
@@ -18,7 +18,7 @@ STEPS = 60
 
 
 def kill_server():
-    """Ends the parameter server's process, which has `--job-name ps` on its command line, with signal 9."""
+    """Kills the parameter server's process, which has `--job-name ps` on its command line, with SIGKILL."""
     address = json.loads(os.environ["TF_CONFIG"])["cluster"]["ps"][0]
     for entry in pathlib.Path("/proc").iterdir():
         try:

@@ -4,9 +4,9 @@
     python tests/cluster/run.py --server target/debug/thalweg mixed     # those with "mixed" in the name
     python tests/cluster/run.py --server target/debug/thalweg --transport grpc    # no stream of ours
 
-A case is a function `case_*` in a module here that takes a `Cluster`. Its tasks are those that
-`@tasks(...)` says, two parameter servers and three workers of ours otherwise; with several layouts it
-runs once with each, and likewise with each way that `@transports(...)` names. Every case runs in a fork with a fresh graph, and fails by an exception or by
+A case is a function `case_*` in a module here that takes a `Cluster`. Its tasks are those of
+`@tasks(...)`, by default two parameter servers and three workers of ours; with several layouts it
+runs once with each, and likewise with each transport of `@transports(...)`. Every case runs in a fork with a fresh graph, and fails by an exception or by
 taking too long.
 """
 
@@ -37,7 +37,7 @@ def client_runner():
 
 clients = client_runner()
 
-# Cases that wait for something of ours, and for what.
+# Cases that do not pass yet, and the missing feature of each.
 WAITING = {}
 
 
@@ -49,15 +49,15 @@ def cases(wanted, transport):
         for name in [n for n in vars(module) if n.startswith("case_")]:
             case = getattr(module, name)
             layouts = getattr(case, "layouts", [DEFAULT_TASKS])
-            ways = getattr(case, "transports", [transport])
-            for tasks, way in itertools.product(layouts, ways):
+            transports = getattr(case, "transports", [transport])
+            for tasks, transport_name in itertools.product(layouts, transports):
                 full = f"{path.stem[:-6]}/{name[5:]}"
                 if len(layouts) > 1:
                     full += " " + ",".join(f"{task}={kind}" for task, kind in tasks.items())
-                if len(ways) > 1:
-                    full += " " + way
+                if len(transports) > 1:
+                    full += " " + transport_name
                 if not wanted or any(w in full for w in wanted):
-                    found.append((full, case, tasks, way))
+                    found.append((full, case, tasks, transport_name))
     return found
 
 
@@ -66,8 +66,8 @@ def main():
     parser.add_argument("--server", required=True, help="the thalweg command")
     parser.add_argument("--list", action="store_true", help="only print the names of the cases")
     parser.add_argument("--transport", default="auto", choices=["auto", "grpc"],
-                        help="how tensors go between tasks of ours, where a case does not say")
-    parser.add_argument("--logs", help="a folder for what the tasks say")
+                        help="transport between tasks of ours, where a case does not set it")
+    parser.add_argument("--logs", help="a folder for the logs of the tasks")
     parser.add_argument("names", nargs="*", help="parts of the names of cases to run")
     args = parser.parse_args()
     chosen = cases(args.names, args.transport)

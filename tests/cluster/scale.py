@@ -26,11 +26,11 @@ STEPS = 5
 
 
 def shared_bytes(process):
-    """A process's part of the memory, pages that it shares divided by those who share them."""
+    """Proportional set size: shared pages are divided by the number of processes that share them."""
     for line in pathlib.Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
-    raise AssertionError("the system does not tell")
+    raise AssertionError("/proc/PID/smaps_rollup has no Pss line")
 
 
 def counts(process):
@@ -39,7 +39,7 @@ def counts(process):
 
 
 def describe(cluster, when):
-    """Prints what the tasks have and hold; the sum of their memory."""
+    """Prints threads, connections and memory of the tasks; returns the sum of their memory."""
     processes = cluster.processes.values()
     total = sum(map(shared_bytes, processes))
     threads, files = zip(*map(counts, processes))
@@ -88,7 +88,7 @@ def many_tasks(args):
         assert total < BYTES_MAX, f"{total / 1e9:.2f} GB"
         assert all(process.poll() is None for process in cluster.processes.values()), "a task has ended"
     finally:
-        # A client waits for a server that is gone.
+        # A client would wait for a server that has exited.
         for session, _, _ in sessions:
             session.close()
         cluster.stop()

@@ -1,4 +1,4 @@
-"""What `thalweg cluster status` tells: who is there, who ran what, who waits for whom."""
+"""`thalweg cluster status`: states of tasks, step counters, waits."""
 
 import signal
 import threading
@@ -16,8 +16,8 @@ def by_task(status):
     return {task["task"]: task for task in status["tasks"]}
 
 
-def case_counters_prove_who_ran_the_steps(cluster):
-    """Every step counts once with its master and once with each worker that had a part of it."""
+def case_step_counters(cluster):
+    """Every step counts once on its master and once on each worker that ran a partition of it."""
     with tf.Graph().as_default():
         with v1.device(PS0):
             v = v1.get_variable("v", [100], tf.float32, v1.zeros_initializer(), use_resource=False)
@@ -53,8 +53,8 @@ def wait_until(holds):
         time.sleep(0.05)
 
 
-def case_who_waits_for_whom(cluster):
-    """A step that waits for a queue elsewhere is told of by all that it holds up."""
+def case_waits_between_tasks(cluster):
+    """Every task that a blocked step affects reports the wait."""
     with tf.Graph().as_default():
         with v1.device(PS0):
             queue = v1.FIFOQueue(10, [tf.int32], [[]], shared_name="jobs", name="jobs")
@@ -87,7 +87,7 @@ def case_who_waits_for_whom(cluster):
 
 @tasks({"ps:0": OURS, "ps:1": OURS, "worker:0": OURS, "worker:1": THEIRS})
 def case_tasks_that_do_not_answer(cluster):
-    """Stopped is silent, killed is dead, and neither holds up the command; TensorFlow's is alive."""
+    """A stopped task is silent, a killed task is dead, neither delays the command; TensorFlow's is alive."""
     cluster.signal("ps:0", signal.SIGSTOP)
     cluster.kill("ps:1")
     begin = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a step costs: bytes between tasks, time beside a large table, memory for what arrives."""
+"""Cost of a step: bytes between tasks, time with a large table, memory of received tensors."""
 
 import pathlib
 import time
@@ -14,7 +14,7 @@ ONE_EACH = tasks({"ps:0": OURS, "worker:0": OURS})
 
 
 def transfers(metadata):
-    """Tensors that went between tasks in a step: receiving job, name, bytes."""
+    """Tensors transferred between tasks in a step: receiving job, name, bytes."""
     found = []
     for device in metadata.step_stats.dev_stats:
         job = device.device.split("/")[1].removeprefix("job:")
@@ -47,7 +47,7 @@ def case_an_adam_step_moves_variables_and_gradients_and_no_slots(cluster):
     moved = transfers(metadata)
     bytes_to = {job: sum(size for to, _, size in moved if to == job) for job in ("worker", "ps")}
     model = 4 * (inputs * units + units)
-    # A few scalars and words of order go along.
+    # A few scalars and control tensors are transferred too.
     for job in ("worker", "ps"):
         assert model <= bytes_to[job] <= model + 64, (job, bytes_to, moved)
     large = sorted((to, size) for to, _, size in moved if size > 64)
@@ -75,7 +75,7 @@ def case_a_tensor_goes_to_a_task_once(cluster):
 
 
 def sparse_step_seconds(cluster, megabytes, rows=32, columns=64):
-    """The time of a step that reads and changes some rows of a table; the best of several.
+    """The time of a step that reads and changes some rows of a table; the minimum of several.
 
     A table of zeros would have no memory until its rows are first touched; this one has."""
     height = megabytes * 1_000_000 // (4 * columns)
@@ -119,8 +119,8 @@ def peak_bytes(cluster, task):
 
 
 @ONE_EACH
-def case_weights_arrive_when_they_are_needed(cluster):
-    """A chain of layers whose weights are on the parameter server: the worker never has them all."""
+def case_weights_are_received_when_they_are_needed(cluster):
+    """A chain of layers whose weights are on the parameter server: the worker never holds all of them."""
     layers, elements = 60, 1_000_000
     with tf.Graph().as_default():
         with v1.device("/job:ps/task:0"):
@@ -137,5 +137,5 @@ def case_weights_arrive_when_they_are_needed(cluster):
             for _ in range(3):
                 assert s.run(end).tolist() == [layers * (layers - 1) / 2] * 3
     grown = peak_bytes(cluster, "worker:0") - before
-    # Sixty weights are 240 MB; about fifteen are on their way or in use at a time.
+    # Sixty weights are 240 MB; about fifteen are in flight or in use at a time.
     assert grown < 130e6, f"{grown / 1e6:.0f} MB for {layers} weights of {4 * elements / 1e6:.0f} MB"

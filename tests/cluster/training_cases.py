@@ -1,4 +1,4 @@
-"""Parameter servers and workers: variables here, gradients there."""
+"""Training with variables on parameter servers and gradients on workers."""
 
 import math
 
@@ -17,7 +17,7 @@ def setter(cluster, worker):
 
 
 def counters_and_adds(use_resource):
-    """Two variables, on two parameter servers, and what adds to them."""
+    """Two variables, on two parameter servers, and the ops that add to them."""
     counters = [v1.get_variable(f"counter{i}", [4], tf.int64, v1.zeros_initializer(),
                                 use_resource=use_resource) for i in range(2)]
     x = v1.placeholder(tf.int64, [4], name="x")
@@ -38,7 +38,7 @@ def add_to_counters(cluster, worker, pipe):
 
 
 def case_sums_are_exact(cluster):
-    """Three clients add to the same variables, each by way of its own worker."""
+    """Three clients add to the same variables, each through its own worker."""
     others = [Elsewhere(add_to_counters, cluster, worker) for worker in (1, 2)]
     for use_resource in [False, True]:
         with tf.Graph().as_default(), v1.device(setter(cluster, 0)):
@@ -81,7 +81,7 @@ def case_variables_are_where_they_were_put(cluster):
 
 
 def regression(use_resource, optimizer):
-    """y = x . [1, -2, 3] + 0.5, and what to run to learn it."""
+    """y = x . [1, -2, 3] + 0.5, and the ops that train it."""
     x = v1.placeholder(tf.float32, [None, 3])
     y = v1.placeholder(tf.float32, [None, 1])
     w = v1.get_variable("w", [3, 1], use_resource=use_resource)
@@ -141,8 +141,8 @@ def case_a_shared_queue(cluster):
 
 
 @tasks({"ps:0": OURS, "worker:0": THEIRS, "worker:1": OURS})
-def case_what_a_tensorflow_master_fuses(cluster):
-    """Its optimizer makes one op of a product, a bias and an activation; our worker runs it."""
+def case_fused_ops_of_a_tensorflow_master(cluster):
+    """Its optimizer fuses MatMul, BiasAdd and activation into one op; our worker expands it."""
     rng = np.random.default_rng(3)
     a, b = rng.normal(size=(5, 4)).astype(np.float32), rng.normal(size=(4, 3)).astype(np.float32)
     c, image = rng.normal(size=3).astype(np.float32), rng.normal(size=(2, 6, 6, 4))
@@ -174,15 +174,15 @@ def case_what_a_tensorflow_master_fuses(cluster):
     close(bent[1], plain / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (plain + 0.044715 * plain ** 3))))
 
 
-# Who plays the parameter server, the master and the other worker: all eight, and TensorFlow alone
-# says what is right.
+# All eight combinations of implementations for parameter server, master and other worker; TensorFlow
+# alone gives the expected values.
 MIXES = [{"ps:0": ps, "worker:0": master, "worker:1": worker}
          for ps in (OURS, THEIRS) for master in (OURS, THEIRS) for worker in (OURS, THEIRS)]
 
 
 @tasks(*MIXES)
 def case_mixed(cluster):
-    """A step over a parameter server, the master's task and another worker, whoever plays them."""
+    """A step over a parameter server, the master's task and another worker, in every combination."""
     spec = tf.train.ClusterSpec(cluster.spec())
     for use_resource in [False, True]:
         with tf.Graph().as_default():
@@ -217,40 +217,40 @@ def train_through_a_loop(cluster):
             with v1.device("/job:ps/task:0"):
                 w = v1.get_variable("w", [2], initializer=v1.constant_initializer([0.5, 1.5]),
                                     use_resource=use_resource)
-                # TensorFlow has no place for the stack of a resource that is read in a loop elsewhere.
+                # TensorFlow cannot place the stack of a resource that is read in a loop on another task.
                 weights = tf.identity(w)
-            turns = v1.placeholder(tf.int32, [])
+            iterations = v1.placeholder(tf.int32, [])
 
             def body(i, y):
                 with v1.device("/job:worker/task:1"):
                     z = y * weights
                 with v1.device("/job:ps/task:0"):
                     return i + 1, z + 0.5
-            y = v1.while_loop(lambda i, _: i < turns, body, [0, tf.ones([2])])[1]
+            y = v1.while_loop(lambda i, _: i < iterations, body, [0, tf.ones([2])])[1]
             loss = tf.reduce_sum(tf.square(y - 2.0))
             train = v1.train.GradientDescentOptimizer(0.02).minimize(loss)
             with v1.Session(cluster.target("worker:0")) as s:
                 s.run(v1.global_variables_initializer())
                 wanted = np.array([0.5, 1.5])
                 for step in range(30):
-                    got, _ = s.run([loss, train], {turns: step % 4})
+                    got, _ = s.run([loss, train], {iterations: step % 4})
                     error, wanted = descended(wanted, step % 4)
                     close(got, error, 1e-3)
                 close(s.run(w), wanted, 1e-3)
         v1.Session.reset(cluster.target("worker:0"))
 
 
-def descended(w, turns):
+def descended(w, iterations):
     """The loss of `train_through_a_loop`, and the weights after its step."""
     y, slope = np.ones(2), np.zeros(2)
-    for _ in range(turns):
+    for _ in range(iterations):
         y, slope = y * w + 0.5, slope * w + y
     return np.sum((y - 2) ** 2), w - 0.02 * 2 * (y - 2) * slope
 
 
 @tasks(*MIXES)
-def case_a_look_ordered_by_another_task(cluster):
-    """Who reads a reference variable sees an update that came before it only by way of a worker."""
+def case_a_read_ordered_by_another_task(cluster):
+    """A read of a reference variable sees an update that is ordered before it only through a worker."""
     with tf.Graph().as_default():
         with v1.device("/job:ps/task:0"):
             v = v1.get_variable("v", [], initializer=v1.zeros_initializer(), use_resource=False)
@@ -258,7 +258,7 @@ def case_a_look_ordered_by_another_task(cluster):
         with v1.device("/job:worker/task:1"):
             passed = tf.identity(update) * 0.0
         with v1.device("/job:ps/task:0"):
-            # The variable's own Identity may well run before the update; this one runs after it.
+            # The variable's own Identity may run before the update; this one runs after it.
             seen = tf.add(v, passed)
         with v1.device("/job:worker/task:0"):
             got = tf.identity(seen)

@@ -1,4 +1,4 @@
-"""Requests that run together: each gets its own answer, and limits hold."""
+"""Batching: each request gets its own rows, and limits hold."""
 
 import concurrent.futures
 import itertools
@@ -27,14 +27,14 @@ def counted(server, name):
     return sum(float(line.split()[-1]) for line in lines)
 
 
-def all_right(world, server):
+def check_answers(world, server):
     rng = np.random.default_rng(3)
     inputs = [rng.normal(size=(1 + i % 3, 4)).astype(np.float32) for i in range(60)]
     inputs.append(rng.normal(size=(30, 4)).astype(np.float32))
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda x: server.predict("mlp", {"features": x}), inputs))
-    for x, answer in zip(inputs, answers):
-        same(answer, world.stock("mlp")(features=x))
+    for x, answer in zip(inputs, answers, strict=True):
+        same(answer, world.reference("mlp")(features=x))
     return sum(len(x) for x in inputs), len(inputs)
 
 
@@ -46,15 +46,15 @@ def case_parameters_of_a_file(world):
         with world.start(f"--model=mlp={world.root}/mlp", *flags) as server:
             before = counted(server, "thalweg_serve_batched_rows_total")
             began = counted(server, "thalweg_serve_batches_total")
-            rows, requests = all_right(world, server)
+            rows, requests = check_answers(world, server)
             batches = counted(server, "thalweg_serve_batches_total") - began
             assert counted(server, "thalweg_serve_batched_rows_total") - before == rows
             assert rows / 8 <= batches < requests, (batches, requests)
 
 
-def case_learnt_from_the_load(world):
+def case_automatic_parameters(world):
     with world.start(f"--model=mlp={world.root}/mlp", "--latency_goal_ms", "50") as server:
-        all_right(world, server)
+        check_answers(world, server)
         assert counted(server, "thalweg_serve_waiting_rows") == 0
 
 
@@ -70,7 +70,7 @@ def case_a_full_queue_and_deadlines(world):
                 first = pool.submit(server.predict, "mlp", {"features": x})
                 while counted(server, "thalweg_serve_waiting_rows") < 5:
                     pass
-                # A batch has 8 rows at most, and one may wait.
+                # A batch has at most 8 rows, and one batch may wait.
                 status, _, body = server.post("/v1/models/mlp:predict", {"instances": x.tolist()})
                 assert status == 429 and "try again later" in body["error"], (status, body)
                 try:
@@ -78,9 +78,9 @@ def case_a_full_queue_and_deadlines(world):
                     raise AssertionError("the deadline should have passed")
                 except grpc.RpcError as error:
                     assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED, error
-                # It leaves the queue, at once but for what its clock differs from ours.
+                # The request leaves the queue at its deadline.
                 eventually(lambda: counted(server, "thalweg_serve_waiting_rows") == 5, seconds=2)
-                same(first.result(timeout=30), world.stock("mlp")(features=x))
+                same(first.result(timeout=30), world.reference("mlp")(features=x))
 
 
 def case_bad_parameters_are_named(world):
@@ -96,10 +96,10 @@ def case_bad_parameters_are_named(world):
             assert "must be max_batch_size, 8" in str(error), error
 
 
-def case_counts_stay_whatever_outputs_are_asked_for(world):
+def case_counters_are_independent_of_the_outputs(world):
     flags = ["--enable_batching", "--enable_model_warmup=false"]
     with world.start(f"--model=shapes={world.root}/shapes", *flags) as server:
-        names = sorted(world.stock("shapes")(
+        names = sorted(world.reference("shapes")(
             a=np.ones((1, 1), np.float32), b=np.ones(1, np.int64), c=np.ones(1, bool)))
         inputs = {"a": np.ones((1, 2), np.float32), "b": np.ones(1, np.int64), "c": np.ones(1, bool)}
         orders = list(itertools.islice(itertools.permutations(names), 300))

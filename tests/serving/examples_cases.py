@@ -1,4 +1,4 @@
-"""Classification, regression and several heads at once, by tf.Example."""
+"""Classify, Regress and MultiInference with tf.Example."""
 
 import numpy as np
 import tensorflow as tf
@@ -12,9 +12,9 @@ MODEL = "/v1/models/half_plus_two"
 
 
 def wanted(world, signature):
-    stock = world.stock("half_plus_two")
+    reference = world.reference("half_plus_two")
     serialized = [example(x=[x]).SerializeToString() for x in X]
-    return stock(signature, inputs=np.array(serialized, object))
+    return reference(signature, inputs=np.array(serialized, object))
 
 
 def fill(request, signature, context=None):

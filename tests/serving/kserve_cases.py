@@ -1,4 +1,4 @@
-"""KServe's protocol: Triton's stock client over gRPC, plain HTTP, against TensorFlow's own answers."""
+"""KServe's protocol: Triton's own client over gRPC, plain HTTP, against TensorFlow's own answers."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ def given(inputs):
 
 
 def infer(server, model, inputs, outputs=None, **options):
-    """Outputs by name, over gRPC, raw both ways."""
+    """Outputs by name, over gRPC, raw in both directions."""
     asked = outputs and [triton.InferRequestedOutput(name) for name in outputs]
     with client(server) as asking:
         result = asking.infer(model, given(inputs), outputs=asked, **options)
@@ -77,24 +77,24 @@ def case_the_server_and_its_models(world):
 def case_tritons_client(world):
     same(infer(world.server, "half_plus_two", {"x": X}), {"y": X / 2 + 2})
     x = np.random.default_rng(2).normal(size=(50, 4)).astype(np.float32)
-    wanted = world.stock("mlp")(features=x)
+    wanted = world.reference("mlp")(features=x)
     same(infer(world.server, "mlp", {"features": x}), wanted)
     same(infer(world.server, "mlp", {"features": x}, model_version="1"), wanted)
-    # Large enough for memory of its own; sums are the same in any order.
+    # Large enough for separate memory; the sums do not depend on the order.
     large = np.random.default_rng(3).integers(-9, 9, (300, 400)).astype(np.float32)
     small = {"b": np.array([-3, 16], np.int64), "c": np.array([True, False])}
-    wanted = world.stock("shapes")(a=large, **small)
+    wanted = world.reference("shapes")(a=large, **small)
     same(infer(world.server, "shapes", {"a": large, **small}), wanted)
     some = infer(world.server, "shapes", {"a": large, **small}, ["square", "half"])
     same(some, {name: wanted[name] for name in ["square", "half"]})
     assert list(some) == ["square", "half"]
     empty = large[:0]
     same(infer(world.server, "shapes", {"a": empty, **small}),
-         world.stock("shapes")(a=empty, **small))
+         world.reference("shapes")(a=empty, **small))
 
 
 def encoded(array):
-    """Strings as bytes: Triton's client makes text of those that came in JSON."""
+    """Strings as bytes: Triton's client decodes strings in JSON to text."""
     if array.dtype != object:
         return array
     items = [item.encode() if isinstance(item, str) else item for item in array.ravel()]
@@ -102,7 +102,7 @@ def encoded(array):
 
 
 def case_tritons_client_over_http(world):
-    """Its tensors go raw behind the JSON, which is its default, or in it; compressed if asked."""
+    """Its tensors are sent raw after the JSON, which is its default, or in the JSON; compressed on request."""
     words = np.array([b"beta", "d\u00e9lta".encode(), b""], object)
     asked = [
         ("half_plus_two", {"x": X}),
@@ -117,9 +117,9 @@ def case_tritons_client_over_http(world):
         found = asking.get_model_metadata("half_plus_two", "1")
         assert found["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 1]}], found
         for model, inputs in asked:
-            wanted = world.stock(model)(**inputs)
+            wanted = world.reference(model)(**inputs)
             for binary, packed in [(True, None), (False, None), (True, "gzip"), (False, "gzip")]:
-                # FP16 has no form in JSON, for its client.
+                # Triton's client cannot send FP16 as JSON.
                 names = [n for n, value in wanted.items() if binary or value.dtype != np.float16]
                 given = []
                 for name, value in inputs.items():
@@ -141,7 +141,7 @@ def case_tritons_client_over_http(world):
 
 def case_strings(world):
     words = np.array(["beta".encode(), "d\u00e9lta".encode(), b"", b"\xff"], object)
-    wanted = world.stock("words")(word=words)
+    wanted = world.reference("words")(word=words)
     same(infer(world.server, "words", {"word": words}), wanted)
     response = model_infer(world.server)(
         typed("words", word=("BYTES", [4], "bytes_contents", list(words))))
@@ -151,7 +151,7 @@ def case_strings(world):
     assert found == {name: value.tolist() for name, value in wanted.items()}
     picture = np.array([models.picture()], object)
     same(infer(world.server, "image", {"image_bytes": picture}),
-         world.stock("image")(image_bytes=picture))
+         world.reference("image")(image_bytes=picture))
     body = {"inputs": [{"name": "word", "shape": [2], "datatype": "BYTES",
                         "data": ["beta", {"b64": base64.b64encode(words[1]).decode()}]}]}
     status, _, answer = world.server.post("/v2/models/words/infer", body)
@@ -178,7 +178,7 @@ def case_typed_contents(world):
     assert list(found["small"].contents.uint_contents) == [253, 16]
     assert list(found["square"].contents.int64_contents) == [9, 256]
     assert list(found["other"].contents.bool_contents) == [False]
-    # Half precision has no typed form, so all of the answer is raw.
+    # Half precision has no typed form, so the whole response is raw.
     request.outputs.add(name="half")
     response = infer(request)
     assert np.frombuffer(response.raw_output_contents[4], np.float16).tolist() == [1.0, 2.0]
@@ -227,7 +227,7 @@ def case_over_http(world):
 def case_every_type_over_http(world):
     a = np.random.default_rng(4).normal(size=(2, 3)).astype(np.float32)
     inputs = {"a": a, "b": np.array([-3, 16], np.int64), "c": np.array([True, False])}
-    wanted = world.stock("shapes")(**inputs)
+    wanted = world.reference("shapes")(**inputs)
     body = {"inputs": [
         {"name": name, "shape": value.shape, "datatype": np_to_triton_dtype(value.dtype),
          "data": value.tolist()} for name, value in inputs.items()]}
@@ -244,7 +244,7 @@ def case_every_type_over_http(world):
 
 
 def case_raw_tensors_over_http(world):
-    """As Triton's client sends them: JSON, and bytes behind it."""
+    """In the encoding of Triton's client: JSON, followed by bytes."""
     head = {"parameters": {"binary_data_output": True},
             "inputs": [{"name": "x", "shape": [3, 1], "datatype": "FP32",
                         "parameters": {"binary_data_size": 12}}]}
@@ -261,7 +261,7 @@ def case_raw_tensors_over_http(world):
     assert struct.unpack("<3f", data[size:]) == (2.5, 3.0, 4.5)
 
 
-def case_requests_that_are_wrong(world):
+def case_invalid_requests(world):
     infer = model_infer(world.server)
     wrong = [
         (StatusCode.NOT_FOUND, "nothing", typed("nothing")),
@@ -301,7 +301,7 @@ def case_requests_that_are_wrong(world):
             assert "sequence" in error.message(), error
 
 
-def case_bodies_that_are_wrong(world):
+def case_invalid_bodies(world):
     path = "/v2/models/half_plus_two/infer"
     x = {"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [1]}
     bare = {name: value for name, value in x.items() if name != "data"}

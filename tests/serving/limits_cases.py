@@ -1,4 +1,4 @@
-"""What clients may take up: connections, sizes, time to take an answer."""
+"""Limits: connections, sizes of requests, time to read a response."""
 
 import re
 import socket
@@ -32,7 +32,7 @@ def frame(kind, flags, stream, payload):
 
 
 def is_closed(s):
-    """Whether the server has closed the connection; what it said before does not matter."""
+    """Whether the server has closed the connection; data that it sent before is ignored."""
     s.setblocking(False)
     try:
         while True:
@@ -58,7 +58,7 @@ def case_sizes_of_requests(world):
     with world.start(half_plus_two(world), "--max_message_mb=1", "--max_body_mb=1") as server:
         works(server)
         large = np.zeros((300_000, 1), np.float32)
-        # A little too much: it is told so.
+        # Slightly too large: the client gets an error.
         refused(StatusCode.RESOURCE_EXHAUSTED, "at most 1048576",
                 lambda: server.predict("half_plus_two", {"x": large}))
         body = b'{"instances": [' + b"[0.0]," * 200_000 + b"[0.0]]}"
@@ -78,7 +78,7 @@ def case_connections_that_idle_are_closed(world):
         for s in [*silent, greeted, half]:
             eventually(lambda: is_closed(s), seconds=20)
             s.close()
-        # A stock client finds its way back, and one that is busy is left alone.
+        # gRPC's own client reconnects, and a busy connection stays open.
         works(server)
         watch = server.channel.unary_stream("/grpc.health.v1.Health/Watch")(b"")
         assert next(watch) == b"\x08\x01"
@@ -87,13 +87,13 @@ def case_connections_that_idle_are_closed(world):
         watch.cancel()
 
 
-def case_idle_connections_make_room_for_others(world):
+def case_idle_connections_are_closed_sooner_under_load(world):
     with world.start(half_plus_two(world), "--max_connections=8", wait=False) as server:
         idle = [connect(a) for a in (server.grpc_address, server.rest_address) for _ in range(12)]
         begin = time.monotonic()
         eventually(lambda: server.get("/readyz")[0] == 200)
         works(server)
-        # They would have had minutes if there were room.
+        # With free slots they would have stayed open for minutes.
         assert time.monotonic() - begin < 100
         for s in idle:
             s.close()
@@ -111,17 +111,17 @@ def large_predict(rows):
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
-def case_answers_that_nobody_takes(world):
-    """Neither who does not read nor who gives no room to write keeps an answer for ever."""
+def case_unread_responses(world):
+    """A client that does not read, or gives no flow-control window, does not keep a response forever."""
     with world.start(half_plus_two(world), "--answer_seconds=1") as server:
         reader = connect(server.rest_address, receive_buffer=1 << 16)
-        # An answer too large for what the kernel keeps of it.
+        # A response larger than the socket buffers.
         body = b'{"instances": [' + b"[1.25]," * 900_000 + b"[1.25]]}"
         head = f"POST /v1/models/half_plus_two:predict HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
         reader.sendall(head.encode() + body)
         host, port = server.grpc_address.rsplit(":", 1)
         without_window = connect(server.grpc_address)
-        # No byte of a body may be sent to it.
+        # Its window allows no byte of a body.
         settings = (4).to_bytes(2, "big") + (0).to_bytes(4, "big")
         names = [(b":method", b"POST"), (b":scheme", b"http"), (b":authority", host.encode()),
                  (b":path", b"/tensorflow.serving.PredictionService/Predict"),
@@ -134,7 +134,7 @@ def case_answers_that_nobody_takes(world):
         begin = time.monotonic()
         eventually(lambda: is_closed(without_window), seconds=30)
         assert time.monotonic() - begin >= 0.8
-        # The other has seen how its answer begins, and sees the rest only later: the end is missing.
+        # The other client has read the beginning; when it reads on later the end is missing.
         reader.settimeout(120)
         begin = reader.recv(200)
         length = int(re.search(rb"content-length: (\d+)", begin)[1])
@@ -146,6 +146,7 @@ def case_answers_that_nobody_takes(world):
                 got += len(chunk)
         except ConnectionError:
             pass
+        # The body was cut off, either by a reset or by an early end.
         assert got < length, (got, length)
         reader.close()
         without_window.close()

@@ -1,4 +1,4 @@
-"""The models that the programs in this folder ask for, as TensorFlow exports them.
+"""The models of the programs in this folder, exported by TensorFlow.
 
     half_plus_two   TensorFlow 1, with signatures for tf.Example: classify, regress
     mlp             Keras, any number of examples
@@ -143,7 +143,7 @@ def loop(folder):
 
 
 def export_all(root):
-    """Every model as version 1 under its name, and what TensorFlow itself loads from there."""
+    """Exports every model as version 1 under its name."""
     half_plus_two(os.path.join(root, "half_plus_two", "1"))
     mlp(os.path.join(root, "mlp", "1"))
     words(os.path.join(root, "words", "1"))
@@ -152,8 +152,8 @@ def export_all(root):
     loop(os.path.join(root, "loop", "1"))
 
 
-class Stock:
-    """A model in TensorFlow itself."""
+class TensorFlowModel:
+    """A model that TensorFlow itself runs."""
 
     def __init__(self, folder):
         self.model = tf.saved_model.load(folder)

@@ -18,7 +18,7 @@ from support import eventually, refused, same
 def case_half_plus_two(world):
     x = np.array([[1.0], [2.0], [5.0]], np.float32)
     response = world.server.predict_message("half_plus_two", {"x": x})
-    # Many clients read the typed field and nothing else.
+    # Many clients read only the typed field.
     assert list(response.outputs["y"].float_val) == [2.5, 3.0, 4.5]
     spec = response.model_spec
     assert (spec.name, spec.version.value, spec.signature_name) == (
@@ -30,7 +30,7 @@ def case_half_plus_two(world):
 
 def case_a_keras_model(world):
     x = np.random.default_rng(1).normal(size=(33, 4)).astype(np.float32)
-    wanted = world.stock("mlp")(features=x)
+    wanted = world.reference("mlp")(features=x)
     same(world.server.predict("mlp", {"features": x}), wanted)
     name = next(iter(wanted))
     _, _, body = world.server.post("/v1/models/mlp:predict", {"instances": x.tolist()})
@@ -41,7 +41,7 @@ def case_a_keras_model(world):
 
 def case_strings_and_tables(world):
     words = np.array(["beta", "d\u00e9lta", "nothing"], object)
-    wanted = world.stock("words")(word=words)
+    wanted = world.reference("words")(word=words)
     same(world.server.predict("words", {"word": words}), wanted)
     _, _, body = world.server.post(
         "/v1/models/words:predict", {"instances": [{"word": w} for w in words]})
@@ -54,7 +54,7 @@ def case_strings_and_tables(world):
 
 def case_an_image(world):
     data = models.picture()
-    wanted = world.stock("image")(image_bytes=np.array([data, data], object))
+    wanted = world.reference("image")(image_bytes=np.array([data, data], object))
     same(world.server.predict("image", {"image_bytes": np.array([data, data], object)}), wanted)
     coded = {"b64": base64.b64encode(data).decode()}
     for body in [{"instances": [coded, coded]}, {"instances": [{"image_bytes": coded}] * 2}]:
@@ -63,12 +63,12 @@ def case_an_image(world):
         same({"mean": np.array(answer["predictions"], np.float32)}, wanted)
 
 
-def case_shapes_of_run_time_and_types(world):
+def case_dynamic_shapes_and_dtypes(world):
     for rows, columns in [(1, 1), (3, 5), (2, 0)]:
         a = np.linspace(-3, 900, rows * columns, dtype=np.float32).reshape(rows, columns)
         b = np.arange(rows, dtype=np.int64) + 250
         c = b % 2 == 0
-        wanted = world.stock("shapes")(a=a, b=b, c=c)
+        wanted = world.reference("shapes")(a=a, b=b, c=c)
         same(world.server.predict("shapes", {"a": a, "b": b, "c": c}), wanted)
         inputs = {"a": a.tolist(), "b": b.tolist(), "c": c.tolist()}
         status, _, body = world.server.post("/v1/models/shapes:predict", {"inputs": inputs})
@@ -79,20 +79,20 @@ def case_shapes_of_run_time_and_types(world):
 
 
 def sized_plans(server, model):
-    """How many plans for certain shapes the server keeps for a model."""
+    """The number of plans for specific shapes that the server keeps for a model."""
     lines = server.get("/monitoring/prometheus/metrics")[2].splitlines()
     start = f'thalweg_serve_sized_plans{{model="{model}"'
     return sum(int(line.split()[-1]) for line in lines if line.startswith(start))
 
 
-def case_shapes_that_come_often(world):
-    """They get plans of their own, and the answers stay what they are."""
+def case_frequent_shapes(world):
+    """They get plans of their own, with the same results."""
     random = np.random.default_rng(2)
     with world.start(f"--model=mlp={world.root}/mlp") as server:
         def ask():
             for rows in [1, 3, 17]:
                 x = random.normal(size=(rows, 4)).astype(np.float32)
-                same(server.predict("mlp", {"features": x}), world.stock("mlp")(features=x))
+                same(server.predict("mlp", {"features": x}), world.reference("mlp")(features=x))
             return sized_plans(server, "mlp") >= 3
 
         assert sized_plans(server, "mlp") == 0
@@ -101,7 +101,7 @@ def case_shapes_that_come_often(world):
 
 
 def case_numbers_in_typed_fields(world):
-    """As many as the shape has, fewer, more: as TensorFlow reads them."""
+    """As many values as the shape has elements, fewer, more: decoded as TensorFlow does."""
     for values, shape in [([1.0, 2.0, 5.0], [3, 1]), ([4.0], [3, 1]), ([1.0, 2.0, 9.0], [2, 1])]:
         request = predict_pb2.PredictRequest()
         request.model_spec.name = "half_plus_two"
@@ -171,7 +171,7 @@ def case_deadlines(world):
             "loop", {"n": np.int64(10**12)}, timeout=0.3))
         status, _, body = server.post("/v1/models/loop:predict", {"inputs": 10**12})
         assert status == 504, body
-        # What nobody waits for any more has ended.
+        # The cancelled step has ended.
         def idles():
             before = server.cpu_seconds()
             time.sleep(0.5)
@@ -209,7 +209,7 @@ def case_compressed_messages(world):
         assert set(response.outputs["y"].float_val) == {2.0}
 
 
-def case_many_at_once(world):
+def case_concurrent_requests(world):
     futures = []
     for i in range(300):
         request = predict_pb2.PredictRequest()
@@ -220,7 +220,7 @@ def case_many_at_once(world):
         assert future.result().outputs["y"].float_val[0] == i / 2 + 2
 
 
-def case_a_call_that_is_not_there(world):
+def case_an_unknown_method(world):
     call = world.server.channel.unary_unary("/tensorflow.serving.PredictionService/Nothing")
     refused(StatusCode.UNIMPLEMENTED, "Nothing", lambda: call(b""))
     call = world.server.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")

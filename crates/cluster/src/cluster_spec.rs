@@ -165,10 +165,12 @@ impl FromStr for ClusterSpec {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     #[test]
-    fn both_notations_mean_the_same() {
+    fn both_notations_give_the_same_cluster() {
         let ours: ClusterSpec = "ps=a:1,b:2; worker=c:3".parse().unwrap();
         let theirs: ClusterSpec = "ps|a:1;b:2,worker|c:3".parse().unwrap();
         assert_eq!(ours, theirs);
@@ -177,16 +179,30 @@ mod tests {
         assert_eq!(ours.count("ps"), 2);
         assert_eq!(ClusterSpec::from_proto(&ours.to_proto()).unwrap(), ours);
         assert!("".parse::<ClusterSpec>().unwrap().is_empty());
-        for broken in ["ps", "ps=a", "ps=a:x", "ps=a:1;ps=b:2", "=a:1", "ps=", "ps=:1"] {
-            assert!(broken.parse::<ClusterSpec>().is_err(), "{broken}");
+        for (invalid, words) in [
+            ("ps", "not job=host:port"),
+            ("ps=a", "not host:port"),
+            ("ps=a:x", "not host:port"),
+            ("ps=a:1;ps=b:2", "occurs twice"),
+            ("=a:1", "a job has no name"),
+            ("ps=", "not host:port"),
+            ("ps=:1", "not host:port"),
+        ] {
+            let e = invalid.parse::<ClusterSpec>().unwrap_err();
+            assert_eq!(e.code(), Code::InvalidArgument, "{invalid}: {e}");
+            assert!(e.message().contains(words), "{invalid}: {e}");
         }
     }
 
     #[test]
-    fn names() {
+    fn task_names_round_trip() {
         let task: TaskName = "/job:ps/replica:0/task:3".parse().unwrap();
         assert_eq!(task, TaskName::new("ps", 3));
         assert_eq!(task.to_string(), "/job:ps/replica:0/task:3");
-        assert!("/job:ps".parse::<TaskName>().is_err());
+        let e = "/job:ps".parse::<TaskName>().unwrap_err();
+        assert_eq!(
+            (e.code(), e.message()),
+            (Code::InvalidArgument, "'/job:ps' does not name a task")
+        );
     }
 }

@@ -67,6 +67,8 @@ pub fn json_cluster(json: &serde_json::Value) -> Result<ClusterSpec> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     #[test]
@@ -100,6 +102,7 @@ mod tests {
             ("@/nonexistent/cluster", "/nonexistent/cluster"),
         ] {
             let error = read_cluster(text).unwrap_err();
+            assert_eq!(error.code(), Code::InvalidArgument, "{text:?}: {error}");
             assert!(error.message().contains(words), "{text:?}: {error}");
         }
     }

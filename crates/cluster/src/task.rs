@@ -24,7 +24,7 @@ pub const CPUS_MAX: i32 = 256;
 /// How tensors travel between tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TensorTransport {
-    /// Over a stream of ours where both tasks have one, by gRPC otherwise.
+    /// By the stream protocol between tasks of ours, by gRPC otherwise.
     #[default]
     Auto,
     /// By gRPC always, as TensorFlow's tasks do.

@@ -220,7 +220,7 @@ impl ConnectionMonitor {
             _ = stop.wait_for(|stopped| *stopped) => None,
         };
         if close_reason == Some(CloseReason::AnswerOverdue) {
-            // The connection is dropped with what is unsent.
+            // Dropping the connection drops its unsent data.
             return;
         }
         end(connection.as_mut());

@@ -51,6 +51,8 @@ impl Drop for GrowingCharge {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     #[test]
@@ -64,8 +66,8 @@ mod tests {
         assert_eq!(budget.used_bytes(), 8 << 10);
         charge.add(10 << 10).unwrap();
         assert!((14 << 10..=20 << 10).contains(&budget.used_bytes()));
-        assert!(charge.add(10 << 10).is_err());
-        assert!(charge.add(usize::MAX).is_err());
+        assert_eq!(charge.add(10 << 10).err().map(|e| e.code()), Some(Code::ResourceExhausted));
+        assert_eq!(charge.add(usize::MAX).err().map(|e| e.code()), Some(Code::ResourceExhausted));
         drop(charge);
         assert_eq!(budget.used_bytes(), 0);
     }

@@ -55,9 +55,9 @@ struct Managed {
     /// The fingerprints of versions that failed to load.
     failed: BTreeMap<i64, Stamp>,
     /// Whether its folder has been listed.
-    was_looked_for: bool,
+    was_polled: bool,
     /// Why there is no version to serve.
-    trouble: Option<Error>,
+    poll_error: Option<Error>,
     /// Versions that were requested by number and do not exist.
     missing: BTreeSet<i64>,
     /// Whether the model was removed from the configuration.
@@ -73,7 +73,7 @@ pub(crate) struct Manager {
     events: mpsc::UnboundedSender<Event>,
     models: BTreeMap<String, Managed>,
     load_places: Arc<Semaphore>,
-    is_looking: bool,
+    is_polling: bool,
 }
 
 impl Manager {
@@ -91,7 +91,7 @@ impl Manager {
             shared,
             events,
             models: BTreeMap::new(),
-            is_looking: false,
+            is_polling: false,
         }
     }
 
@@ -125,13 +125,13 @@ impl Manager {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Configure(models, tell) => {
+            Event::Configure(models, configured) => {
                 self.configure(models);
                 // The caller may have dropped the receiver.
-                let _ = tell.send(());
+                let _ = configured.send(());
             }
             Event::Found(found) => {
-                self.is_looking = false;
+                self.is_polling = false;
                 found.into_iter().for_each(|poll| self.found(poll));
             }
             Event::Loaded(name, number, result) => self.loaded(&name, number, result),
@@ -158,8 +158,8 @@ impl Manager {
                 servables: BTreeMap::new(),
                 folders: BTreeMap::new(),
                 failed: BTreeMap::new(),
-                was_looked_for: false,
-                trouble: None,
+                was_polled: false,
+                poll_error: None,
                 missing: BTreeSet::new(),
                 is_removed: false,
             });
@@ -167,23 +167,23 @@ impl Manager {
                 // Another folder: its versions replace those loaded, which are unloaded first.
                 model.versions.want(&BTreeSet::new());
             }
-            model.was_looked_for = false;
+            model.was_polled = false;
             model.config = config;
         }
         self.advance_all();
-        self.is_looking = false;
+        self.is_polling = false;
         self.poll();
     }
 
     /// Starts a poll of the folders.
     fn poll(&mut self) {
-        if self.is_looking {
+        if self.is_polling {
             return;
         }
-        self.is_looking = true;
-        let there = self.models.values().filter(|m| !m.is_removed);
+        self.is_polling = true;
+        let existing = self.models.values().filter(|m| !m.is_removed);
         let asked: Vec<(ModelConfig, Vec<(i64, String)>)> =
-            there.map(|m| (m.config.clone(), m.failed_folders())).collect();
+            existing.map(|m| (m.config.clone(), m.failed_folders())).collect();
         let (loader, events) = (self.loader.clone(), self.events.clone());
         tokio::task::spawn_blocking(move || {
             let poll = |(config, failed): (ModelConfig, Vec<(i64, String)>)| {
@@ -202,7 +202,7 @@ impl Manager {
         if model.config != config || model.is_removed {
             return;
         }
-        model.was_looked_for = true;
+        model.was_polled = true;
         // The files have changed since: the copy may be complete now.
         for (number, stamp) in failed {
             if model.failed.get(&number).is_some_and(|before| *before != stamp) {
@@ -212,14 +212,14 @@ impl Manager {
         }
         match versions {
             Ok(folders) => {
-                let there: BTreeSet<i64> = folders.keys().copied().collect();
-                let wanted = config.policy.choose(&there);
+                let existing: BTreeSet<i64> = folders.keys().copied().collect();
+                let wanted = config.policy.choose(&existing);
                 let base = &config.base_path;
-                model.trouble = wanted.is_empty().then(|| {
+                model.poll_error = wanted.is_empty().then(|| {
                     let name = &config.name;
                     err!(NotFound, "{base} has none of the configured versions of model '{name}'")
                 });
-                let missing = config.policy.missing(&there);
+                let missing = config.policy.missing(&existing);
                 if model.missing != missing {
                     for number in &missing {
                         let name = &config.name;
@@ -236,7 +236,7 @@ impl Manager {
                 model.versions.want(&wanted);
             }
             // Loaded versions stay: a storage error is no reason to stop serving.
-            Err(error) => model.trouble = Some(error),
+            Err(error) => model.poll_error = Some(error),
         }
         self.advance(&config.name);
     }
@@ -326,8 +326,8 @@ impl Managed {
             available: self.servables.clone(),
             labels: self.config.labels.clone(),
             statuses: statuses.map(|(&n, v)| (n, (v.stage, v.error.clone()))).collect(),
-            is_settled: self.was_looked_for && self.versions.is_settled(),
-            trouble: self.trouble.clone(),
+            is_settled: self.was_polled && self.versions.is_settled(),
+            poll_error: self.poll_error.clone(),
         }
     }
 }

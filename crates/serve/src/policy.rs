@@ -68,6 +68,8 @@ pub(crate) type StateProto = pb::model_version_status::State;
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
     use thalweg_proto::tensorflow::serving::file_system_storage_path_source_config::servable_version_policy::{All, Latest, Specific};
 
@@ -104,6 +106,6 @@ mod tests {
             specific(vec![3, 1, 3]).unwrap(),
             VersionPolicy::Specific(BTreeSet::from([1, 3]))
         );
-        assert!(specific(Vec::new()).is_err());
+        assert_eq!(specific(Vec::new()).err().map(|e| e.code()), Some(Code::InvalidArgument));
     }
 }

@@ -34,7 +34,7 @@ pub struct ServerOptions {
     /// How long the server continues after a shutdown signal while it reports that it is not ready,
     /// so that load balancers send requests elsewhere.
     pub lame_duck: Duration,
-    /// How long requests in flight have to end at shutdown.
+    /// Timeout for requests in flight at shutdown.
     pub drain_limit: Duration,
     /// Whether callers may run any part of a model's graph, not only its signatures.
     pub session_service: bool,

@@ -64,7 +64,7 @@ pub struct ModelView {
     /// Whether all requested versions are available or have failed for good.
     pub is_settled: bool,
     /// Why its folder cannot be read or is empty.
-    pub trouble: Option<Error>,
+    pub poll_error: Option<Error>,
 }
 
 impl ModelView {
@@ -75,7 +75,7 @@ impl ModelView {
             && self.labels == other.labels
             && self.statuses == other.statuses
             && self.is_settled == other.is_settled
-            && self.trouble == other.trouble
+            && self.poll_error == other.poll_error
     }
 }
 
@@ -177,8 +177,8 @@ impl Store {
             .map(|(&number, (stage, error))| version_status(number, *stage, error.as_ref()))
             .collect();
         if chosen.is_empty() {
-            if let Some(trouble) = view.and_then(|v| v.trouble.clone()) {
-                return Err(trouble);
+            if let Some(poll_error) = view.and_then(|v| v.poll_error.clone()) {
+                return Err(poll_error);
             }
             match wanted {
                 Some(version) => {
@@ -214,7 +214,7 @@ impl Store {
         let mut changes = self.shared.changes.subscribe();
         let is_settled = |name: &String| {
             self.view(name).is_none_or(|view| {
-                view.is_settled || view.trouble.is_some() || {
+                view.is_settled || view.poll_error.is_some() || {
                     let failed = |(_, error): &(Stage, Option<Error>)| error.is_some();
                     view.available.is_empty() && view.statuses.values().any(failed)
                 }
@@ -231,7 +231,7 @@ impl Store {
 /// Fails if a model has no available version, or a label refers to an unavailable one.
 fn check_loaded(name: &str, view: &ModelView, labels: &BTreeMap<String, i64>) -> Result<()> {
     let failed = view.statuses.values().find_map(|(_, error)| error.as_ref());
-    let reason = failed.or(view.trouble.as_ref()).filter(|_| view.available.is_empty());
+    let reason = failed.or(view.poll_error.as_ref()).filter(|_| view.available.is_empty());
     if let Some(error) = reason {
         return Err(error.clone().map_message(|m| format!("model '{name}': {m}")));
     }
@@ -268,8 +268,8 @@ fn not_found(spec: &pb::ModelSpec, view: Option<&ModelView>) -> Error {
         return err!(NotFound, "Servable not found for request: {request}");
     };
     if view.available.is_empty() {
-        if let Some(trouble) = &view.trouble {
-            return trouble.clone();
+        if let Some(poll_error) = &view.poll_error {
+            return poll_error.clone();
         }
         if let Some(error) = view.statuses.values().find_map(|(_, error)| error.as_ref()) {
             return err!(Unavailable, "no version of model '{name}' could be loaded: {error}");

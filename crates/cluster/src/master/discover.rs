@@ -95,7 +95,7 @@ async fn create_worker_sessions(
     for task in peers.tasks() {
         let (sender, receiver) = oneshot::channel();
         peers.create_worker_session(&peers.task(&task), move |opened| {
-            // The receiver is gone if the client cancelled the call.
+            // The receiver is dropped if the client cancelled the call.
             let _ = sender.send(opened);
         });
         waits.push((task, receiver));
@@ -201,7 +201,7 @@ async fn get_status(
     };
     let (sender, receiver) = oneshot::channel();
     let done = Box::new(move |response| {
-        // The receiver is gone if the client cancelled the call.
+        // The receiver is dropped if the client cancelled the call.
         let _ = sender.send(response);
     });
     // In a block of its own: a reference to it must not be held across the await.

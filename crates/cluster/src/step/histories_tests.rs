@@ -189,13 +189,13 @@ impl World {
     fn deliver(&mut self, message: Message) {
         match message {
             Message::RunGraph { step, task, incarnation } => {
-                self.run(PartitionId { step, task, incarnation })
+                self.run(PartitionId { step, task, incarnation });
             }
             Message::CancelRunGraph { step, task, incarnation } => {
                 self.cancel_run_graph(PartitionId { step, task, incarnation });
             }
             Message::RunGraphDone { step, task, result } => {
-                self.handle(step, Event::RunGraphDone(task, result))
+                self.handle(step, Event::RunGraphDone(task, result));
             }
             Message::Cleanup { step, task } => {
                 let request = pb::CleanupGraphRequest { step_id: step as i64 };
@@ -216,7 +216,7 @@ impl World {
             }
             Message::Send { partition, edge } => self.send_tensor(partition, edge),
             Message::TensorReceived { partition, edge, result } => {
-                self.received(partition, edge, result)
+                self.received(partition, edge, result);
             }
             Message::PartitionEnded { partition, error } => self.end_partition(partition, error),
         }
@@ -294,7 +294,7 @@ impl World {
         match table.send(&edges[edge].key, Value::Tensor(tensor)) {
             Ok(()) => self.advance(id),
             Err(error) => {
-                send(&self.network, Message::PartitionEnded { partition: id, error: Some(error) })
+                send(&self.network, Message::PartitionEnded { partition: id, error: Some(error) });
             }
         }
     }
@@ -308,7 +308,7 @@ impl World {
                 self.advance(id);
             }
             Err(error) => {
-                send(&self.network, Message::PartitionEnded { partition: id, error: Some(error) })
+                send(&self.network, Message::PartitionEnded { partition: id, error: Some(error) });
             }
         }
     }
@@ -351,7 +351,7 @@ impl World {
         match (is_answered.load(Ordering::Relaxed), is_awaited) {
             (true, _) => {}
             (false, true) => {
-                incarnation.requested.entry(call).or_default().push((requested, is_answered))
+                incarnation.requested.entry(call).or_default().push((requested, is_answered));
             }
             (false, false) => requested.cancel(),
         }

@@ -193,7 +193,7 @@ impl Worker {
             let entropy = self.member.task.options.environment.entropy.clone();
             Arc::new(Steps::new(name.clone(), None, entropy, self.member.diagnostics.clone()))
         };
-        // Under its own name a task has one set of steps, in whatever cluster.
+        // Under its own name a task has one set of steps, in every cluster.
         let steps = match name == self.member.name {
             true => self.member.steps.clone(),
             false => self.aliases.write().entry(name.clone()).or_insert_with(new_steps).clone(),

@@ -248,7 +248,10 @@ mod tests {
         assert_eq!(error.code(), Code::ResourceExhausted);
         assert!(error.message().contains("2 requests as one tensor of shape [1000,50]"), "{error}");
         let texts = [words(1, &["a"]), words(1, &["b"])];
-        assert!(join(&texts, JoinOptions { rows: 1000, ..options }).is_err());
+        assert_eq!(
+            join(&texts, JoinOptions { rows: 1000, ..options }).err().map(|e| e.code()),
+            Some(Code::ResourceExhausted)
+        );
         assert_eq!(budget.used_bytes(), 0);
     }
 }

@@ -97,6 +97,8 @@ impl Drop for IncomingCharge<'_> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
     use flate2::Compression;
     use flate2::write::GzEncoder;
@@ -127,10 +129,22 @@ mod tests {
         };
         assert_eq!(receive(1, &zipped(1000), 1000).unwrap(), vec![7; 1000]);
         assert_eq!(receive(0, b"plain", 1000).unwrap(), "plain");
-        assert!(receive(1, &zipped(1001), 1000).is_err());
-        assert!(receive(1, &zipped(4 << 20), usize::MAX / 2).is_err());
-        assert!(receive(1, b"no gzip", 1000).is_err());
-        assert!(receive(0, &[0; 2000], 1000).is_err());
+        assert_eq!(
+            receive(1, &zipped(1001), 1000).err().map(|e| e.code()),
+            Some(Code::ResourceExhausted)
+        );
+        assert_eq!(
+            receive(1, &zipped(4 << 20), usize::MAX / 2).err().map(|e| e.code()),
+            Some(Code::ResourceExhausted)
+        );
+        assert_eq!(
+            receive(1, b"no gzip", 1000).err().map(|e| e.code()),
+            Some(Code::InvalidArgument)
+        );
+        assert_eq!(
+            receive(0, &[0; 2000], 1000).err().map(|e| e.code()),
+            Some(Code::ResourceExhausted)
+        );
     }
 
     #[test]
@@ -146,6 +160,6 @@ mod tests {
             assert_eq!(encoding(&headers).unwrap(), wanted);
         }
         headers.insert("grpc-encoding", "zstd".parse().unwrap());
-        assert!(encoding(&headers).is_err());
+        assert_eq!(encoding(&headers).err().map(|e| e.code()), Some(Code::Unimplemented));
     }
 }

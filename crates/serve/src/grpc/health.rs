@@ -39,7 +39,7 @@ impl Services {
             "Check" if is_known => Ok(whole(message(&health(&self.engine, true)))),
             "Check" => Err(err!(NotFound, "there is no service '{}'", request.service)),
             "Watch" => {
-                let (tell, told) = mpsc::channel(1);
+                let (sender, receiver) = mpsc::channel(1);
                 let engine = self.engine.clone();
                 tokio::spawn(async move {
                     let mut last = None;
@@ -47,17 +47,17 @@ impl Services {
                         let now = health(&engine, is_known);
                         if last != Some(now.status) {
                             last = Some(now.status);
-                            if tell.send(Ok(framed(&now))).await.is_err() {
+                            if sender.send(Ok(framed(&now))).await.is_err() {
                                 return;
                             }
                         }
-                        if tell.is_closed() || engine.is_draining() {
+                        if sender.is_closed() || engine.is_draining() {
                             return;
                         }
                         tokio::time::sleep(WATCH_INTERVAL).await;
                     }
                 });
-                Ok(GrpcBody::stream(told))
+                Ok(GrpcBody::stream(receiver))
             }
             _ => bail!(Unimplemented, "grpc.health.v1.Health has no method {method}"),
         }

@@ -2,6 +2,7 @@
 
 mod body;
 mod compressed;
+mod decoded_size;
 mod health;
 mod incoming;
 mod kserve;
@@ -10,7 +11,6 @@ mod outputs;
 mod prediction;
 mod reflection;
 mod session;
-mod weigh;
 
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ impl Services {
 }
 
 /// Decodes a request, on the pool if it is large.
-async fn decode_step<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
+async fn decode_request<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
     if is_large(&rope) { on_pool(move || decode(rope)).await } else { decode(rope) }
 }
 

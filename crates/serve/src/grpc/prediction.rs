@@ -14,7 +14,7 @@ use thalweg_tensor::{Budget, Charge, Context, Result, Tensor, bail, ensure, err}
 
 use super::incoming::{IncomingTensor, PredictRequest};
 use super::outputs::put_named;
-use super::{Call, Services, decode_step, weigh};
+use super::{Call, Services, decode_request, decoded_size};
 use crate::engine::Engine;
 use crate::examples::{self, multi_inference};
 use crate::inference::{Predicted, answered_by, predict, spec_signature};
@@ -37,27 +37,31 @@ impl Services {
         let path: FieldPath = if method == "Predict" { PREDICT_TENSORS } else { &[] };
         let rope = self.message(call, path).await?;
         let engine = &*self.engine;
-        let kind = if method == "Predict" { &weigh::PREDICT } else { &weigh::ABOUT_EXAMPLES };
+        let kind = if method == "Predict" {
+            &decoded_size::PREDICT
+        } else {
+            &decoded_size::EXAMPLES_REQUEST
+        };
         // Inputs share the message's memory until the response is encoded.
-        let _room = Charge::new(&engine.incoming, weigh::bytes_of(&rope, kind))?;
+        let _charge = Charge::new(&engine.incoming, decoded_size::bytes_max(&rope, kind))?;
         match method {
             "Predict" => self.predict(rope).await,
             "Classify" => {
-                let request: pb::ClassificationRequest = decode_step(rope).await?;
+                let request: pb::ClassificationRequest = decode_request(rope).await?;
                 let name = model_name(request.model_spec.as_ref());
                 let answer = classify(engine, &request);
                 let answer = engine.counted(name, Api::Classify, Entry::Grpc, answer).await?;
                 Ok(message(&answer))
             }
             "Regress" => {
-                let request: pb::RegressionRequest = decode_step(rope).await?;
+                let request: pb::RegressionRequest = decode_request(rope).await?;
                 let name = model_name(request.model_spec.as_ref());
                 let answer = regress(engine, &request);
                 let answer = engine.counted(name, Api::Regress, Entry::Grpc, answer).await?;
                 Ok(message(&answer))
             }
             "MultiInference" => {
-                let request: pb::MultiInferenceRequest = decode_step(rope).await?;
+                let request: pb::MultiInferenceRequest = decode_request(rope).await?;
                 let spec = request.tasks.first().and_then(|t| t.model_spec.as_ref());
                 let answer = infer_all(engine, &request);
                 let name = model_name(spec);
@@ -79,7 +83,7 @@ impl Services {
     }
 
     async fn predict(&self, rope: Rope) -> Result<Response<MessageBody>> {
-        let request: PredictRequest = decode_step(rope).await?;
+        let request: PredictRequest = decode_request(rope).await?;
         let engine = &*self.engine;
         let name = model_name(request.model_spec.as_ref()).to_owned();
         let answer = async {

@@ -46,11 +46,11 @@ impl Services {
             Unimplemented,
             "grpc.reflection.v1.ServerReflection has no method {method}"
         );
-        let (tell, told) = mpsc::channel(1);
+        let (sender, receiver) = mpsc::channel(1);
         let services = services(self.has_session_service);
         let stream = Stream { services, sent: BTreeSet::new() };
-        tokio::spawn(answer_all(call.body, self.engine.clone(), stream, tell));
-        Ok(GrpcBody::stream(told))
+        tokio::spawn(answer_all(call.body, self.engine.clone(), stream, sender));
+        Ok(GrpcBody::stream(receiver))
     }
 }
 
@@ -74,13 +74,13 @@ async fn answer_all<B>(
     mut body: B,
     engine: Arc<Engine>,
     mut stream: Stream,
-    tell: mpsc::Sender<Result<Bytes>>,
+    sender: mpsc::Sender<Result<Bytes>>,
 ) where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
     let mut received = BytesMut::new();
-    while !tell.is_closed() && !engine.is_draining() {
+    while !sender.is_closed() && !engine.is_draining() {
         let coming = tokio::time::timeout(DRAIN_INTERVAL, next_data(&mut body));
         let Ok(data) = coming.await else { continue };
         // The caller disconnected, or has sent its last request.
@@ -93,7 +93,7 @@ async fn answer_all<B>(
                 Err(e) => Err(e),
             };
             let is_over = answer.is_err();
-            if tell.send(answer).await.is_err() || is_over {
+            if sender.send(answer).await.is_err() || is_over {
                 return;
             }
         }

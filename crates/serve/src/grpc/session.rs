@@ -9,7 +9,7 @@ use thalweg_tensor::{Charge, Result, ensure};
 
 use super::outputs::put_named;
 use super::prediction::model_name;
-use super::{Call, Services, decode_step, weigh};
+use super::{Call, Services, decode_request, decoded_size};
 use crate::inference::{answered_by, session_run, spec_signature};
 use crate::metrics::{Api, Entry};
 
@@ -33,9 +33,9 @@ impl Services {
         );
         let rope = self.message(call, FEEDS).await?;
         // Feeds share the message's memory until the response is encoded.
-        let bytes = weigh::bytes_of(&rope, &weigh::SESSION_RUN);
-        let _room = Charge::new(&self.engine.incoming, bytes)?;
-        let request: pb::SessionRunRequest = decode_step(rope).await?;
+        let bytes = decoded_size::bytes_max(&rope, &decoded_size::SESSION_RUN);
+        let _charge = Charge::new(&self.engine.incoming, bytes)?;
+        let request: pb::SessionRunRequest = decode_request(rope).await?;
         let engine = &*self.engine;
         let answer = async {
             let servable = engine.store.get(request.model_spec.as_ref())?;

@@ -119,6 +119,8 @@ pub(super) fn compressed(body: &[u8]) -> Option<Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
     use flate2::write::ZlibEncoder;
     use http_body_util::Full;
@@ -143,8 +145,8 @@ mod tests {
     #[test]
     fn bodies_are_bounded() {
         assert_eq!(receive(b"abc", "", 3).unwrap(), "abc");
-        assert!(receive(b"abcd", "", 3).is_err());
-        assert!(receive(b"abc", "br", 3).is_err());
+        assert_eq!(receive(b"abcd", "", 3).err().map(|e| e.code()), Some(Code::ResourceExhausted));
+        assert_eq!(receive(b"abc", "br", 3).err().map(|e| e.code()), Some(Code::InvalidArgument));
         let zeros = "0".repeat(1 << 19);
         let small = compressed(zeros.as_bytes()).unwrap();
         assert!(small.len() < 1 << 14, "{}", small.len());
@@ -154,12 +156,21 @@ mod tests {
         assert!(message.contains("once it is decompressed"), "{message}");
         // A decompression bomb exceeds the budget if not the limit.
         let bomb = compressed("0".repeat(8 << 20).as_bytes()).unwrap();
-        assert!(receive(&bomb, "gzip", usize::MAX / 2).is_err());
+        assert_eq!(
+            receive(&bomb, "gzip", usize::MAX / 2).err().map(|e| e.code()),
+            Some(Code::ResourceExhausted)
+        );
         let mut deflated = ZlibEncoder::new(Vec::new(), Compression::fast());
         deflated.write_all(b"abc").unwrap();
         assert_eq!(receive(&deflated.finish().unwrap(), "deflate", 20).unwrap(), "abc");
-        assert!(receive(b"no gzip", "gzip", 100).is_err());
-        assert!(receive(&small[..small.len() / 2], "gzip", 1 << 20).is_err());
+        assert_eq!(
+            receive(b"no gzip", "gzip", 100).err().map(|e| e.code()),
+            Some(Code::InvalidArgument)
+        );
+        assert_eq!(
+            receive(&small[..small.len() / 2], "gzip", 1 << 20).err().map(|e| e.code()),
+            Some(Code::InvalidArgument)
+        );
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn example(reader: &mut Reader<'_>, charge: &mut GrowingCharge) -> Result<Exampl
         ensure!(name.len() <= NAME_BYTES_MAX, InvalidArgument, "a feature's name is too long");
         let map_bytes =
             if features.feature.is_empty() { NODE_BYTES } else { GROWTH * FEATURE_BYTES };
-        // The name stands in the example and in the string that it becomes.
+        // The name is held by the example and by its serialized form.
         charge.add(map_bytes + 2 * name.len())?;
         let feature = feature(reader, &name, charge)?;
         features.feature.insert(name, feature);
@@ -245,7 +245,7 @@ mod tests {
             r#"{"examples": [{"a": 99999999999999999999}]}"#,
             r#"{"examples": [{}], "context": 1}"#,
         ] {
-            assert!(read(text).is_err(), "{text}");
+            assert_eq!(read(text).err().map(|e| e.code()), Some(Code::InvalidArgument), "{text}");
         }
     }
 }

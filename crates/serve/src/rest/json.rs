@@ -405,6 +405,8 @@ fn decode_base64(text: &str) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     fn skipped(text: &str) -> Result<()> {
@@ -473,10 +475,20 @@ mod tests {
             "[[1]",
             "{\"a\":{\"b\":1}",
         ] {
-            assert!(skipped(text).is_err(), "{text:?}");
+            assert_eq!(
+                skipped(text).err().map(|e| e.code()),
+                Some(Code::InvalidArgument),
+                "{text:?}"
+            );
         }
-        assert!(Reader::new(b"\"\xff\"").text().is_err());
-        assert!(Reader::new(b"\"\\n\xff\"").text().is_err());
+        assert_eq!(
+            Reader::new(b"\"\xff\"").text().err().map(|e| e.code()),
+            Some(Code::InvalidArgument)
+        );
+        assert_eq!(
+            Reader::new(b"\"\\n\xff\"").text().err().map(|e| e.code()),
+            Some(Code::InvalidArgument)
+        );
     }
 
     #[test]
@@ -484,8 +496,11 @@ mod tests {
         let deep = |n: usize| skipped(&("[".repeat(n) + &"]".repeat(n)));
         assert!(deep(DEPTH_MAX).is_ok());
         assert!(deep(DEPTH_MAX + 2).unwrap_err().message().contains("Nested deeper"));
-        assert!(deep(1_000_000).is_err());
-        assert!(skipped(&"{\"a\":".repeat(1_000_000)).is_err());
+        assert_eq!(deep(1_000_000).err().map(|e| e.code()), Some(Code::InvalidArgument));
+        assert_eq!(
+            skipped(&"{\"a\":".repeat(1_000_000)).err().map(|e| e.code()),
+            Some(Code::InvalidArgument)
+        );
     }
 
     #[test]
@@ -496,7 +511,7 @@ mod tests {
         assert_eq!(found, [("a", "[1, {\"b\": 2}]"), ("c\n", "\"x\"")]);
         assert_eq!(members(b"").unwrap_err().message(), "JSON Parse error: The document is empty");
         assert!(members(b"[1]").unwrap_err().message().contains("Is not object"));
-        assert!(members(b"{} {}").is_err());
+        assert_eq!(members(b"{} {}").err().map(|e| e.code()), Some(Code::InvalidArgument));
     }
 
     #[test]
@@ -506,7 +521,7 @@ mod tests {
         assert_eq!(decoded(r#"{"b64":"aGk"}"#).unwrap().unwrap(), b"hi");
         assert_eq!(decoded(r#"{"b64":"_-8="}"#).unwrap().unwrap(), [0xFF, 0xEF]);
         assert_eq!(decoded(r#"{"b64":"/+8="}"#).unwrap().unwrap(), [0xFF, 0xEF]);
-        assert!(decoded(r#"{"b64":"?"}"#).is_err());
+        assert_eq!(decoded(r#"{"b64":"?"}"#).err().map(|e| e.code()), Some(Code::InvalidArgument));
         assert_eq!(decoded(r#"{"b64":"aGk=","c":1}"#).unwrap(), None);
         assert_eq!(decoded(r#"{"b64":1}"#).unwrap(), None);
         assert_eq!(decoded("{}").unwrap(), None);

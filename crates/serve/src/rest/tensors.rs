@@ -561,7 +561,12 @@ mod tests {
             ("1", DType::Complex64, false),
         ] {
             let result = one(&format!("{{\"inputs\": [{value}]}}"), dtype);
-            assert_eq!(result.is_ok(), fits, "{value} as {dtype}: {result:?}");
+            let code = match dtype {
+                DType::Complex64 => Code::Unimplemented,
+                _ => Code::InvalidArgument,
+            };
+            let refused = (!fits).then_some(code);
+            assert_eq!(result.err().map(|e| e.code()), refused, "{value} as {dtype}");
         }
     }
 
@@ -578,7 +583,11 @@ mod tests {
         ] {
             for key in ["inputs", "instances"] {
                 let result = one(&format!("{{\"{key}\": {text}}}"), DType::Float);
-                assert!(result.is_err(), "{key} {text}: {result:?}");
+                assert_eq!(
+                    result.as_ref().err().map(thalweg_tensor::Error::code),
+                    Some(Code::InvalidArgument),
+                    "{key} {text}: {result:?}"
+                );
             }
         }
         for text in [
@@ -589,7 +598,11 @@ mod tests {
             r#"{"inputs": 1, "instances": [1]}"#,
             r#"{"signature_name": 1}"#,
         ] {
-            assert!(one(text, DType::Float).is_err(), "{text}");
+            assert_eq!(
+                one(text, DType::Float).err().map(|e| e.code()),
+                Some(Code::InvalidArgument),
+                "{text}"
+            );
         }
     }
 }

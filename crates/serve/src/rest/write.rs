@@ -336,6 +336,8 @@ fn general(out: &mut String, scientific: &str, precision: i32) {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
     use thalweg_tensor::Shape;
 
@@ -411,15 +413,23 @@ mod tests {
         let both: serde_json::Value = serde_json::from_str(&both).unwrap();
         assert_eq!(both["outputs"]["z"][2], serde_json::json!([5, 6]));
         let scalar = Tensor::scalar(1.0f32);
-        assert!(predictions(Format::Row, &[("s", &scalar)]).is_err());
-        assert!(
+        assert_eq!(
+            predictions(Format::Row, &[("s", &scalar)]).err().map(|e| e.code()),
+            Some(Code::InvalidArgument)
+        );
+        assert_eq!(
             predictions(Format::Row, &[("y", &y), ("s", &Tensor::vector(&[1i64]).unwrap())])
-                .is_err()
+                .err()
+                .map(|e| e.code()),
+            Some(Code::InvalidArgument)
         );
         assert!(
             predictions(Format::Column, &[("s", &scalar)]).unwrap().contains("\"outputs\": 1.0")
         );
-        assert!(predictions(Format::Row, &[]).is_err());
+        assert_eq!(
+            predictions(Format::Row, &[]).err().map(|e| e.code()),
+            Some(Code::InvalidArgument)
+        );
     }
 
     #[test]

@@ -6,11 +6,11 @@ use thalweg_tensor::{Code, Error};
 /// The maximum length of an exception's message that is shown, without the Java stack trace.
 const SHOWN_MAX: usize = 500;
 
-/// The error of `doing` something with `path`.
-pub(super) fn failed(path: &str, doing: &str, error: &HdfsError) -> Error {
+/// The error of `operation` on `path`.
+pub(super) fn failed(path: &str, operation: &str, error: &HdfsError) -> Error {
     let whole = error.to_string();
     let shown: String = whole.lines().next().unwrap_or_default().chars().take(SHOWN_MAX).collect();
-    Error::new(code(error), format!("{path}: cannot {doing}: {shown}"))
+    Error::new(code(error), format!("{path}: cannot {operation}: {shown}"))
 }
 
 fn code(error: &HdfsError) -> Code {

@@ -112,29 +112,34 @@ impl HdfsStorage {
     fn wait<T: Send + 'static, F>(
         &self,
         target: &NameNodePath,
-        doing: &'static str,
+        operation: &'static str,
         work: impl FnOnce(Arc<Client>, String) -> F,
     ) -> Result<T>
     where
         F: Future<Output = Result<T, HdfsError>> + Send + 'static,
     {
         let work = work(Arc::clone(&target.client), target.node_path.clone());
-        self.driver.wait(bounded(target.url.clone(), doing, work))
+        self.driver.wait(bounded(target.url.clone(), operation, work))
     }
 
     /// The status of a file or folder.
-    fn status(&self, target: &NameNodePath, doing: &'static str) -> Result<FileStatus> {
+    fn status(&self, target: &NameNodePath, operation: &'static str) -> Result<FileStatus> {
         let NameNodePath { client, url, node_path: path } = target.clone();
-        self.driver.wait(retried(url, doing, move || {
+        self.driver.wait(retried(url, operation, move || {
             let (client, path) = (Arc::clone(&client), path.clone());
             async move { client.get_file_info(&path).await }
         }))
     }
 
     /// Fails unless the path is a file.
-    fn check_file(&self, target: &NameNodePath, doing: &'static str) -> Result<()> {
-        let is_folder = self.status(target, doing)?.isdir;
-        ensure!(!is_folder, FailedPrecondition, "{}: cannot {doing}: it is a folder", target.url);
+    fn check_file(&self, target: &NameNodePath, operation: &'static str) -> Result<()> {
+        let is_folder = self.status(target, operation)?.isdir;
+        ensure!(
+            !is_folder,
+            FailedPrecondition,
+            "{}: cannot {operation}: it is a folder",
+            target.url
+        );
         Ok(())
     }
 
@@ -150,19 +155,21 @@ impl HdfsStorage {
 /// Runs `work` with a timeout.
 async fn bounded<T>(
     url: String,
-    doing: &'static str,
+    operation: &'static str,
     work: impl Future<Output = Result<T, HdfsError>> + Send,
 ) -> Result<T> {
     match tokio::time::timeout(TIME_MAX, work).await {
-        Ok(result) => result.map_err(|e| failed(&url, doing, &e)),
-        Err(_) => Err(err!(Unavailable, "{url}: cannot {doing}: no answer within {TIME_MAX:?}")),
+        Ok(result) => result.map_err(|e| failed(&url, operation, &e)),
+        Err(_) => {
+            Err(err!(Unavailable, "{url}: cannot {operation}: no answer within {TIME_MAX:?}"))
+        }
     }
 }
 
 /// As [`bounded`] for read operations, which are retried while the name node is unavailable.
 async fn retried<T, F>(
     url: String,
-    doing: &'static str,
+    operation: &'static str,
     mut attempt: impl FnMut() -> F + Send,
 ) -> Result<T>
 where
@@ -170,7 +177,7 @@ where
 {
     let (begin, mut pause) = (clock::now(), PAUSE);
     loop {
-        let result = bounded(url.clone(), doing, attempt()).await;
+        let result = bounded(url.clone(), operation, attempt()).await;
         let is_passing = matches!(&result, Err(e) if e.code() == Code::Unavailable);
         if !is_passing || begin.elapsed() + pause > RETRY_TIME_MAX {
             return result;

@@ -9,7 +9,7 @@ use hdfs_native::{Client, HdfsError, WriteOptions};
 use thalweg_formats::storage::WriteFile;
 use thalweg_tensor::{Error, Result};
 
-use super::{Place, bounded};
+use super::{NameNodePath, bounded};
 use crate::driver::Driver;
 
 /// The size of the write buffer.
@@ -20,7 +20,7 @@ const BUFFER_BYTES: usize = 4 << 20;
 /// Readers see completed blocks only. A flush therefore closes the file, and the next write opens
 /// it for appending.
 pub(super) struct Writer {
-    place: Place,
+    target: NameNodePath,
     driver: Driver,
     /// The path that is written: the file itself, or its temporary name.
     at: String,
@@ -32,31 +32,31 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Creates a file under the name `at`.
-    pub(super) fn create(place: Place, driver: Driver, at: String) -> Result<Writer> {
-        let (client, path) = (Arc::clone(&place.client), at.clone());
-        let opened = driver.wait(bounded(place.url.clone(), "write it", async move {
+    pub(super) fn create(target: NameNodePath, driver: Driver, at: String) -> Result<Writer> {
+        let (client, path) = (Arc::clone(&target.client), at.clone());
+        let opened = driver.wait(bounded(target.url.clone(), "write it", async move {
             client.create(&path, WriteOptions::default().overwrite(true)).await
         }))?;
         let (pending, failure) = (Vec::new(), None);
-        Ok(Writer { place, driver, at, open: Some(opened), pending, failure, is_finished: false })
+        Ok(Writer { target, driver, at, open: Some(opened), pending, failure, is_finished: false })
     }
 
     /// Appends to an existing file.
-    pub(super) fn append(place: Place, driver: Driver) -> Writer {
-        let (at, pending) = (place.node_path.clone(), Vec::new());
-        Writer { place, driver, at, open: None, pending, failure: None, is_finished: false }
+    pub(super) fn append(target: NameNodePath, driver: Driver) -> Writer {
+        let (at, pending) = (target.node_path.clone(), Vec::new());
+        Writer { target, driver, at, open: None, pending, failure: None, is_finished: false }
     }
 
     fn takes_name(&self) -> bool {
-        self.at != self.place.node_path
+        self.at != self.target.node_path
     }
 
     fn wait<T: Send + 'static>(
         &self,
-        doing: &'static str,
+        operation: &'static str,
         work: impl Future<Output = Result<T, HdfsError>> + Send + 'static,
     ) -> Result<T> {
-        self.driver.wait(bounded(self.place.url.clone(), doing, work))
+        self.driver.wait(bounded(self.target.url.clone(), operation, work))
     }
 
     fn send(&mut self) -> Result<()> {
@@ -64,7 +64,7 @@ impl Writer {
             return Ok(());
         }
         let content = Bytes::from(std::mem::take(&mut self.pending));
-        let (client, at) = (Arc::clone(&self.place.client), self.at.clone());
+        let (client, at) = (Arc::clone(&self.target.client), self.at.clone());
         let open = self.open.take();
         let writing = async move {
             let mut open = match open {
@@ -94,9 +94,9 @@ impl Writer {
         self.check()?;
         self.close(false)?;
         if self.takes_name() {
-            let (client, place) = (Arc::clone(&self.place.client), self.place.node_path.clone());
+            let (client, target) = (Arc::clone(&self.target.client), self.target.node_path.clone());
             let at = self.at.clone();
-            self.wait("rename it", async move { client.rename(&at, &place, true).await })?;
+            self.wait("rename it", async move { client.rename(&at, &target, true).await })?;
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ async fn appending(client: &Client, path: &str) -> Result<FileWriter, HdfsError>
 
 impl WriteFile for Writer {
     fn path(&self) -> &str {
-        &self.place.url
+        &self.target.url
     }
 
     fn write(&mut self, mut content: &[u8]) -> Result<()> {
@@ -151,7 +151,7 @@ impl WriteFile for Writer {
 
     fn flush(&mut self) -> Result<()> {
         self.check()?;
-        // What has another name until it is finished nobody sees.
+        // Under its temporary name the file is invisible to readers.
         let flushed = if self.takes_name() { self.send() } else { self.close(false) };
         self.checked(flushed)
     }
@@ -180,7 +180,7 @@ impl Drop for Writer {
         }
         self.pending.clear();
         let _ = self.close(false);
-        let (client, at) = (Arc::clone(&self.place.client), self.at.clone());
+        let (client, at) = (Arc::clone(&self.target.client), self.at.clone());
         let _ = self.wait("delete it", async move { client.delete(&at, false).await });
     }
 }

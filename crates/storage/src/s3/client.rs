@@ -160,7 +160,7 @@ impl Client {
             match answer.content(ANSWER_BYTES_MAX).await {
                 Ok(_) => return Ok(answer),
                 Err(attempt_error) => {
-                    self.retry_or_fail(request, &mut retries, &attempt_error.0).await?
+                    self.retry_or_fail(request, &mut retries, &attempt_error.0).await?;
                 }
             }
         }

@@ -67,7 +67,7 @@ impl ErrorResponse {
         shown
     }
 
-    /// The error of `operation` something with `url`.
+    /// The error of `operation` on `url`.
     pub(super) fn error(&self, url: &str, operation: &str) -> Error {
         Error::new(self.code(), format!("{url}: cannot {operation}: {}", self.shown()))
     }

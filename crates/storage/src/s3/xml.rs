@@ -149,14 +149,14 @@ mod tests {
     fn damaged_documents_are_refused() {
         for text in ["", "text", "<a>", "<a></b>", "</a>", "<a", "<a>&x;</a>", "<a>&</a>", "<!-- "]
         {
-            let e = parse(text.as_bytes()).err().expect(text);
+            let e = parse(text.as_bytes()).expect_err(text);
             assert_eq!(e.code(), Code::DataLoss, "{text}: {e}");
         }
         for (document, words) in [
             (b"<a>\xff</a>".to_vec(), "not UTF-8 at byte 3"),
             ("<a>".repeat(100_000).into_bytes(), "nested deeper"),
         ] {
-            let e = parse(&document).err().expect(words);
+            let e = parse(&document).expect_err(words);
             assert_eq!((e.code(), e.message().contains(words)), (Code::DataLoss, true), "{e}");
         }
     }
@@ -165,7 +165,7 @@ mod tests {
     fn every_truncation_is_refused() {
         let text = "<a><b>x &lt; y</b><c/></a>";
         for end in 0..text.len() {
-            let e = parse(&text.as_bytes()[..end]).err().expect(&text[..end]);
+            let e = parse(&text.as_bytes()[..end]).expect_err(&text[..end]);
             assert_eq!(e.code(), Code::DataLoss, "{}: {e}", &text[..end]);
         }
         let key = "<&>\"";

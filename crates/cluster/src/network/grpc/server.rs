@@ -131,7 +131,7 @@ impl Server {
                         drop(permit);
                     });
                 }
-                // No file descriptor left, or the client is gone already.
+                // No file descriptor left, or the client has disconnected already.
                 Err(e) => {
                     report_accept_error(&e);
                     tokio::time::sleep(Duration::from_millis(10)).await;

@@ -152,8 +152,8 @@ impl Service {
     ) -> Result<Response<MessageBody>> {
         let master = self.master.clone();
         Ok(match method {
-            "RunStep" => self.run_step(decode_step(rope).await?, connection).await,
-            "RunCallable" => self.run_callable(decode_step(rope).await?, connection).await,
+            "RunStep" => self.run_step(decode_request(rope).await?, connection).await,
+            "RunCallable" => self.run_callable(decode_request(rope).await?, connection).await,
             "CreateSession" => {
                 let request: pb::CreateSessionRequest = on_pool(move || decode(rope)).await?;
                 message(&master.open_session(request).await?)
@@ -209,7 +209,7 @@ impl Service {
         let mut guard = self.guard(&request.session_handle, connection);
         let (sender, receiver) = oneshot::channel();
         self.master.run_step(request, &guard.cancellation, move |result| {
-            // The receiver is gone if the call was cancelled.
+            // The receiver is dropped if the call was cancelled.
             let _ = sender.send(result);
         });
         let result = receiver.await.unwrap_or_else(|_| {
@@ -238,6 +238,6 @@ impl Service {
 }
 
 /// Decodes a request, on the pool if it is large.
-pub(super) async fn decode_step<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
+pub(super) async fn decode_request<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
     if is_large(&rope) { on_pool(move || decode(rope)).await } else { decode(rope) }
 }

@@ -340,7 +340,7 @@ impl RemoteWorker {
 
     /// Resolves the task's address again, and cancels the calls to its former address.
     fn refresh_address(&self) {
-        // Both channels, whatever the first returns.
+        // Both channels, independent of the first result.
         let moved = [self.control.refresh_address(), self.tensors.refresh_address()];
         if let Some(address) = moved.into_iter().flatten().next() {
             self.declare_lost(&format!("it has moved to {address}"));

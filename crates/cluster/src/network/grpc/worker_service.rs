@@ -11,7 +11,7 @@ use thalweg_tensor::{Code, Result, bail, err};
 use tokio::sync::oneshot;
 
 use super::responses;
-use super::service::{Service, decode_step};
+use super::service::{Service, decode_request};
 use crate::master::session::decode_feeds;
 use crate::worker::TensorRequest;
 
@@ -42,7 +42,7 @@ impl Service {
         let worker = self.worker.clone();
         Ok(match method {
             "RecvTensor" => self.recv_tensor(&decode(rope)?).await,
-            "RunGraph" => self.run_graph(decode_step(rope).await?, connection).await,
+            "RunGraph" => self.run_graph(decode_request(rope).await?, connection).await,
             "CleanupGraph" => message(&worker.cleanup_graph(&decode(rope)?)),
             "GetStatus" => message(&worker.get_status()),
             "CreateWorkerSession" => {
@@ -124,7 +124,7 @@ async fn received(tensor_request: TensorRequest, request: &pb::RecvTensorRequest
     let guarded = tensor_request.clone();
     let guard = CallOnDrop(Some(move || guarded.cancel()));
     tensor_request.receive(&request.rendezvous_key, move |result| {
-        // The receiver is gone if the call was cancelled.
+        // The receiver is dropped if the call was cancelled.
         let _ = sender.send(result);
     });
     let step = request.step_id;

@@ -236,7 +236,7 @@ impl PendingRequests {
     fn answer(&self, id: u64, result: Result<Value>) {
         let waiting = self.state.lock().waiting.remove(&id);
         if let Some(waiting) = waiting {
-            // The receiver is gone if the request was cancelled.
+            // The receiver is dropped if the request was cancelled.
             let _ = waiting.send(result);
         }
     }
@@ -343,7 +343,7 @@ impl Connection {
         let mut frame = BytesMut::with_capacity(HEADER_BYTES + len);
         Header { id, kind: FrameKind::Request, len }.put(&mut frame);
         request.encode_raw(&mut frame);
-        // If the connection is gone, its requests have been answered, this one too.
+        // If the connection was lost, all its requests have failed, this one too.
         let _ = self.requests.send(frame.freeze());
         receiver.await.unwrap_or_else(|_| Err(err!(Unavailable, "the stream was closed")))
     }

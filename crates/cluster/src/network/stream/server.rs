@@ -56,7 +56,7 @@ pub(crate) async fn accept_all(
                     let (worker, stop) = (worker.clone(), stop.clone());
                     connections.spawn(serve(worker, reader, writer, peer, handshake_timeout, stop));
                 }
-                // No file descriptor left, or the client is gone already.
+                // No file descriptor left, or the client has disconnected already.
                 Err(e) => {
                     report_accept_error(&e);
                     tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
@@ -302,7 +302,7 @@ fn answer(
 ) {
     let (kind, start, content) = frame::answer(result)
         .unwrap_or_else(|e| (FrameKind::Error, frame::encode_error(&e), Default::default()));
-    // There is no receiver if the connection is gone.
+    // The receiver is dropped with the connection.
     let _ = outgoing.send(Outgoing::Answer(Answer { id, kind, start, content, _charge: charge }));
 }
 

@@ -16,7 +16,7 @@ use thalweg_proto::inference::model_infer_response::InferOutputTensor;
 use thalweg_rpc::{FieldPath, MessageBody, Pieces, Rope, decode, message, response};
 use thalweg_tensor::{Budget, Charge, Context, Result, Tensor, bail, ensure};
 
-use super::{Call, Services, decode_step, weigh};
+use super::{Call, Services, decode_request, decoded_size};
 use crate::engine::Engine;
 use crate::inference::{Predicted, predict};
 use crate::kserve;
@@ -42,7 +42,8 @@ impl Services {
         let rope = self.message(call, path).await?;
         let engine = &*self.engine;
         // Inputs share the message's memory until the response is encoded.
-        let _room = Charge::new(&engine.incoming, weigh::bytes_of(&rope, &weigh::INFER))?;
+        let _charge =
+            Charge::new(&engine.incoming, decoded_size::bytes_max(&rope, &decoded_size::INFER))?;
         Ok(match method {
             "ServerLive" => message(&pb::ServerLiveResponse { live: true }),
             "ServerReady" => message(&pb::ServerReadyResponse { ready: engine.is_ready() }),
@@ -65,7 +66,7 @@ impl Services {
     }
 
     async fn infer(&self, rope: Rope) -> Result<Response<MessageBody>> {
-        let request: pb::ModelInferRequest = decode_step(rope).await?;
+        let request: pb::ModelInferRequest = decode_request(rope).await?;
         let engine = &*self.engine;
         let name = request.model_name.clone();
         engine.counted(&name, Api::ModelInfer, Entry::Grpc, infer(engine, request)).await
@@ -193,6 +194,8 @@ fn inferred(
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
     use thalweg_formats::saved_model::TensorSpec;
     use thalweg_tensor::{DType, PartialShape};
@@ -256,8 +259,17 @@ mod tests {
         let text = |text: &str| ParameterChoice::StringParam(text.into());
         assert_eq!(of("signature_name", text("f")).unwrap(), "f");
         assert_eq!(of("priority", ParameterChoice::Int64Param(1)).unwrap(), "");
-        assert!(of("signature_name", ParameterChoice::BoolParam(true)).is_err());
-        assert!(of("sequence_id", ParameterChoice::Int64Param(1)).is_err());
-        assert!(of("shared_memory_region", text("r")).is_err());
+        assert_eq!(
+            of("signature_name", ParameterChoice::BoolParam(true)).err().map(|e| e.code()),
+            Some(Code::InvalidArgument)
+        );
+        assert_eq!(
+            of("sequence_id", ParameterChoice::Int64Param(1)).err().map(|e| e.code()),
+            Some(Code::Unimplemented)
+        );
+        assert_eq!(
+            of("shared_memory_region", text("r")).err().map(|e| e.code()),
+            Some(Code::Unimplemented)
+        );
     }
 }

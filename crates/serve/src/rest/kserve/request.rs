@@ -240,6 +240,8 @@ fn data(value: &[u8], dtype: DType, shape: Shape, charge: &mut GrowingCharge) ->
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
     use thalweg_formats::saved_model::TensorSpec;
     use thalweg_tensor::{Budget, PartialShape};
@@ -335,18 +337,21 @@ mod tests {
         let read = |text: &str| outputs(&members(text.as_bytes())?, &signature());
         let asked = read(r#"{"outputs": [{"name": "y", "parameters": {"binary_data": true}}]}"#);
         assert_eq!(asked.unwrap(), [("y".to_owned(), Some(true))]);
-        assert!(read(r#"{"outputs": [{"name": "y"}, {"name": "y"}]}"#).is_err());
+        assert_eq!(
+            read(r#"{"outputs": [{"name": "y"}, {"name": "y"}]}"#).err().map(|e| e.code()),
+            Some(Code::InvalidArgument)
+        );
         assert!(read(r#"{"outputs": [{"name": "x"}]}"#).unwrap_err().message().contains("'x'"));
         let read = |text: &str| parameters(&members(text.as_bytes())?);
         let found = read(r#"{"parameters": {"signature_name": "f", "priority": [1]}}"#).unwrap();
         assert_eq!(found.signature.as_deref(), Some("f"));
-        for text in [
-            r#"{"parameters": {"signature_name": 1}}"#,
-            r#"{"parameters": {"binary_data_size": -1}}"#,
-            r#"{"parameters": {"sequence_id": 1}}"#,
-            r#"{"parameters": []}"#,
+        for (text, code) in [
+            (r#"{"parameters": {"signature_name": 1}}"#, Code::InvalidArgument),
+            (r#"{"parameters": {"binary_data_size": -1}}"#, Code::InvalidArgument),
+            (r#"{"parameters": {"sequence_id": 1}}"#, Code::Unimplemented),
+            (r#"{"parameters": []}"#, Code::InvalidArgument),
         ] {
-            assert!(read(text).is_err(), "{text}");
+            assert_eq!(read(text).err().map(|e| e.code()), Some(code), "{text}");
         }
     }
 }

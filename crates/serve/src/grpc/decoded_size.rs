@@ -1,39 +1,39 @@
-//! What a message will take in memory once it is read, told from its bytes before that.
+//! An upper bound on the memory of a decoded message, computed from its encoded bytes.
 //!
-//! An empty string takes two bytes of a message and a dozen times as many as an object, an example with
-//! one feature seventy times as many. Large messages are walked, along fields that are known to hold
-//! many things; small ones are taken for the worst.
+//! An empty string has two bytes when encoded and a dozen times as many when decoded, an example with one
+//! feature seventy times as many. Large messages are scanned along the fields that may hold many elements;
+//! small ones are charged by the worst ratio.
 
 use bytes::{Buf, Bytes};
 use prost::encoding::{WireType, decode_key, decode_varint};
 use thalweg_proto::{Example, Feature};
 use thalweg_rpc::Rope;
 
-/// Messages up to this size are not walked.
+/// Messages up to this size are not scanned.
 const SMALL_BYTES: usize = 1 << 10;
-/// Memory for each byte of a small message, and of what cannot be walked.
+/// Decoded bytes per encoded byte of a small message, or of one that cannot be scanned.
 const WORST_FACTOR: usize = 64;
-/// Lists have room for twice what they hold, and are there twice while they grow.
+/// A growing list has twice the capacity of its elements, and exists twice while it is reallocated.
 const GROWTH: usize = 3;
 
-/// What fields of one kind become.
-pub(super) struct Kind {
-    /// Bytes of each, besides those that it has in the message.
+/// Memory of the decoded fields of one kind.
+pub(super) struct FieldKind {
+    /// Decoded bytes of each field, besides its encoded bytes.
     each: usize,
-    /// Bytes for each byte in the message.
+    /// Decoded bytes for each encoded byte.
     factor: usize,
-    /// Fields that are walked into or counted.
-    fields: &'static [(u32, &'static Kind)],
+    /// Fields that are scanned recursively or counted.
+    fields: &'static [(u32, &'static FieldKind)],
 }
 
-const PLAIN: Kind = Kind { each: 0, factor: 1, fields: &[] };
-const STRING: Kind = Kind { each: GROWTH * size_of::<Bytes>(), ..PLAIN };
+const PLAIN: FieldKind = FieldKind { each: 0, factor: 1, fields: &[] };
+const STRING: FieldKind = FieldKind { each: GROWTH * size_of::<Bytes>(), ..PLAIN };
 /// Packed numbers, a byte or more in the message and up to eight each in memory.
-const NUMBERS: Kind = Kind { factor: GROWTH * 8, ..PLAIN };
-/// Packed numbers that have their size in the message already.
-const FIXED: Kind = Kind { factor: GROWTH, ..PLAIN };
+const NUMBERS: FieldKind = FieldKind { factor: GROWTH * 8, ..PLAIN };
+/// Packed numbers of fixed size.
+const FIXED: FieldKind = FieldKind { factor: GROWTH, ..PLAIN };
 
-const TENSOR: Kind = Kind {
+const TENSOR: FieldKind = FieldKind {
     each: 1024,
     fields: &[
         (5, &FIXED),
@@ -52,18 +52,20 @@ const TENSOR: Kind = Kind {
     ],
     ..PLAIN
 };
-/// Handles and variants are no inputs of models; whoever sends some pays for the worst.
-const HANDLE: Kind = Kind { each: 512, factor: WORST_FACTOR, fields: &[] };
+/// Resource handles and variants are not inputs of models; they are charged by the worst ratio.
+const HANDLE: FieldKind = FieldKind { each: 512, factor: WORST_FACTOR, fields: &[] };
 /// A name with a tensor, in a map.
-const NAMED_TENSOR: Kind = Kind { each: 512, fields: &[(1, &STRING), (2, &TENSOR)], ..PLAIN };
+const NAMED_TENSOR: FieldKind =
+    FieldKind { each: 512, fields: &[(1, &STRING), (2, &TENSOR)], ..PLAIN };
 /// A `PredictRequest`.
-pub(super) const PREDICT: Kind = Kind { fields: &[(2, &NAMED_TENSOR), (3, &STRING)], ..PLAIN };
+pub(super) const PREDICT: FieldKind =
+    FieldKind { fields: &[(2, &NAMED_TENSOR), (3, &STRING)], ..PLAIN };
 /// A `SessionRunRequest`.
-pub(super) const SESSION_RUN: Kind =
-    Kind { fields: &[(2, &NAMED_TENSOR), (3, &STRING), (4, &STRING)], ..PLAIN };
+pub(super) const SESSION_RUN: FieldKind =
+    FieldKind { fields: &[(2, &NAMED_TENSOR), (3, &STRING), (4, &STRING)], ..PLAIN };
 
 /// Typed contents of KServe's tensors.
-const CONTENTS: Kind = Kind {
+const CONTENTS: FieldKind = FieldKind {
     fields: &[
         (1, &NUMBERS),
         (2, &NUMBERS),
@@ -76,50 +78,54 @@ const CONTENTS: Kind = Kind {
     ],
     ..PLAIN
 };
-const PARAMETER: Kind = Kind { each: 512, ..PLAIN };
-const INFER_INPUT: Kind =
-    Kind { each: 1024, fields: &[(3, &NUMBERS), (4, &PARAMETER), (5, &CONTENTS)], ..PLAIN };
+const PARAMETER: FieldKind = FieldKind { each: 512, ..PLAIN };
+const INFER_INPUT: FieldKind =
+    FieldKind { each: 1024, fields: &[(3, &NUMBERS), (4, &PARAMETER), (5, &CONTENTS)], ..PLAIN };
 /// A `ModelInferRequest`.
-pub(super) const INFER: Kind =
-    Kind { fields: &[(4, &PARAMETER), (5, &INFER_INPUT), (6, &PARAMETER), (7, &STRING)], ..PLAIN };
+pub(super) const INFER: FieldKind = FieldKind {
+    fields: &[(4, &PARAMETER), (5, &INFER_INPUT), (6, &PARAMETER), (7, &STRING)],
+    ..PLAIN
+};
 
 const FEATURE_BYTES: usize = size_of::<String>() + size_of::<Feature>();
-const BYTES_LIST: Kind = Kind { fields: &[(1, &STRING)], ..PLAIN };
-const FLOAT_LIST: Kind = Kind { fields: &[(1, &FIXED)], ..PLAIN };
-const INT_LIST: Kind = Kind { fields: &[(1, &NUMBERS)], ..PLAIN };
-const FEATURE: Kind =
-    Kind { fields: &[(1, &BYTES_LIST), (2, &FLOAT_LIST), (3, &INT_LIST)], ..PLAIN };
-/// A feature with its name: nodes of maps are half full at least, and names have memory of their own.
-const ENTRY: Kind = Kind { each: 2 * FEATURE_BYTES + 32, fields: &[(2, &FEATURE)], ..PLAIN };
-/// A map's first node has room for eleven.
-const FEATURES: Kind = Kind { each: 12 * FEATURE_BYTES, fields: &[(1, &ENTRY)], ..PLAIN };
-/// An example becomes a string for the model as well.
-const EXAMPLE: Kind = Kind {
+const BYTES_LIST: FieldKind = FieldKind { fields: &[(1, &STRING)], ..PLAIN };
+const FLOAT_LIST: FieldKind = FieldKind { fields: &[(1, &FIXED)], ..PLAIN };
+const INT_LIST: FieldKind = FieldKind { fields: &[(1, &NUMBERS)], ..PLAIN };
+const FEATURE: FieldKind =
+    FieldKind { fields: &[(1, &BYTES_LIST), (2, &FLOAT_LIST), (3, &INT_LIST)], ..PLAIN };
+/// A feature with its name: map nodes are at least half full, and names are allocated separately.
+const ENTRY: FieldKind =
+    FieldKind { each: 2 * FEATURE_BYTES + 32, fields: &[(2, &FEATURE)], ..PLAIN };
+/// The first node of a map has a capacity of eleven.
+const FEATURES: FieldKind = FieldKind { each: 12 * FEATURE_BYTES, fields: &[(1, &ENTRY)], ..PLAIN };
+/// An example is also serialized to a string for the model.
+const EXAMPLE: FieldKind = FieldKind {
     each: GROWTH * size_of::<Example>() + size_of::<Bytes>(),
     factor: 2,
     fields: &[(1, &FEATURES)],
 };
-const EXAMPLES: Kind = Kind { fields: &[(1, &EXAMPLE), (2, &EXAMPLE)], ..PLAIN };
-const INPUT: Kind = Kind { fields: &[(1, &EXAMPLES), (2, &EXAMPLES)], ..PLAIN };
-const TASK: Kind = Kind { each: 512, ..PLAIN };
+const EXAMPLES: FieldKind = FieldKind { fields: &[(1, &EXAMPLE), (2, &EXAMPLE)], ..PLAIN };
+const INPUT: FieldKind = FieldKind { fields: &[(1, &EXAMPLES), (2, &EXAMPLES)], ..PLAIN };
+const TASK: FieldKind = FieldKind { each: 512, ..PLAIN };
 /// A request for `Classify`, `Regress` or `MultiInference`.
-pub(super) const ABOUT_EXAMPLES: Kind = Kind { fields: &[(1, &TASK), (2, &INPUT)], ..PLAIN };
+pub(super) const EXAMPLES_REQUEST: FieldKind =
+    FieldKind { fields: &[(1, &TASK), (2, &INPUT)], ..PLAIN };
 
-/// Bytes that a message of this kind takes once it is read, itself among them.
-pub(super) fn bytes_of(rope: &Rope, kind: &Kind) -> usize {
+/// Upper bound on the bytes of the encoded and the decoded message.
+pub(super) fn bytes_max(rope: &Rope, kind: &FieldKind) -> usize {
     let bytes = rope.remaining();
     if bytes <= SMALL_BYTES {
         return bytes.saturating_mul(WORST_FACTOR);
     }
     let mut rest = rope.clone();
-    let inside = walk(&mut rest, bytes, kind);
-    // What cannot be walked is refused when it is read, unless it is of a kind that nobody uses.
+    let inside = scan(&mut rest, bytes, kind);
+    // A message that cannot be scanned fails to decode, unless it has deprecated group fields.
     let unknown = rest.remaining().saturating_mul(WORST_FACTOR);
     bytes.saturating_add(inside.unwrap_or(unknown))
 }
 
-/// Bytes besides those of the message itself; none where it cannot be read.
-fn walk(buf: &mut Rope, bytes: usize, kind: &Kind) -> Option<usize> {
+/// Decoded bytes besides the encoded ones; none if the message cannot be scanned.
+fn scan(buf: &mut Rope, bytes: usize, kind: &FieldKind) -> Option<usize> {
     let end = buf.remaining().checked_sub(bytes)?;
     let mut total = 0usize;
     while buf.remaining() > end {
@@ -143,11 +149,11 @@ fn walk(buf: &mut Rope, bytes: usize, kind: &Kind) -> Option<usize> {
             continue;
         };
         let is_delimited = wire_type == WireType::LengthDelimited;
-        // Numbers that are not packed come one by one.
+        // Unpacked numbers are one field each.
         let more = if is_delimited { skipped.saturating_mul(field.factor - 1) } else { GROWTH * 8 };
         total = total.saturating_add(field.each).saturating_add(more);
         if is_delimited && !field.fields.is_empty() {
-            total = total.saturating_add(walk(buf, skipped, field)?);
+            total = total.saturating_add(scan(buf, skipped, field)?);
         } else {
             buf.advance(skipped);
         }
@@ -166,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// The message in frames of so many bytes.
+    /// The message in data frames of `frame` bytes.
     fn rope(message: &impl Message, frame: usize) -> Rope {
         let mut rope = Rope::default();
         for piece in message.encode_to_vec().chunks(frame) {
@@ -192,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn many_small_things_are_charged_as_what_they_become() {
+    fn many_small_elements_are_charged_by_their_decoded_size() {
         let count = 10_000;
         let strings = TensorProto {
             dtype: DType::String.to_proto(),
@@ -202,19 +208,19 @@ mod tests {
         let ints = Int64List { value: vec![1; count] };
         let words = BytesList { value: vec![Bytes::new(); count] };
         for frame in [7, 1000, 1 << 20] {
-            let taken = bytes_of(&rope(&predict(strings.clone()), frame), &PREDICT);
+            let taken = bytes_max(&rope(&predict(strings.clone()), frame), &PREDICT);
             assert!(taken >= count * size_of::<Bytes>(), "{taken}");
             let empty =
-                bytes_of(&rope(&examples(Example::default(), count), frame), &ABOUT_EXAMPLES);
+                bytes_max(&rope(&examples(Example::default(), count), frame), &EXAMPLES_REQUEST);
             assert!(empty >= count * size_of::<Example>(), "{empty}");
             let one = example(feature::Kind::Int64List(Int64List::default()));
-            let with_one = bytes_of(&rope(&examples(one, count), frame), &ABOUT_EXAMPLES);
+            let with_one = bytes_max(&rope(&examples(one, count), frame), &EXAMPLES_REQUEST);
             assert!(with_one >= count * 11 * FEATURE_BYTES, "{with_one}");
             let ints = example(feature::Kind::Int64List(ints.clone()));
-            let ints = bytes_of(&rope(&examples(ints, 1), frame), &ABOUT_EXAMPLES);
+            let ints = bytes_max(&rope(&examples(ints, 1), frame), &EXAMPLES_REQUEST);
             assert!(ints >= count * 8, "{ints}");
             let words = example(feature::Kind::BytesList(words.clone()));
-            let words = bytes_of(&rope(&examples(words, 1), frame), &ABOUT_EXAMPLES);
+            let words = bytes_max(&rope(&examples(words, 1), frame), &EXAMPLES_REQUEST);
             assert!(words >= count * size_of::<Bytes>(), "{words}");
         }
     }
@@ -233,37 +239,37 @@ mod tests {
             ..Default::default()
         };
         let request = ModelInferRequest { inputs: vec![input], ..Default::default() };
-        let taken = bytes_of(&rope(&request, 1000), &INFER);
+        let taken = bytes_max(&rope(&request, 1000), &INFER);
         assert!(taken >= 10_000 * size_of::<Bytes>(), "{taken}");
         let raw = vec![vec![1; 1 << 20].into()];
         let request = ModelInferRequest { raw_input_contents: raw, ..Default::default() };
-        let taken = bytes_of(&rope(&request, 1000), &INFER);
+        let taken = bytes_max(&rope(&request, 1000), &INFER);
         assert!((1 << 20..(1 << 20) + 4096).contains(&taken), "{taken}");
     }
 
     #[test]
-    fn large_things_are_charged_once() {
+    fn large_elements_are_charged_once() {
         let content = TensorProto { tensor_content: vec![1; 1 << 20].into(), ..Default::default() };
         let picture =
             TensorProto { string_val: vec![vec![1; 1 << 20].into()], ..Default::default() };
         for tensor in [content, picture] {
-            let taken = bytes_of(&rope(&predict(tensor), 16 << 10), &PREDICT);
+            let taken = bytes_max(&rope(&predict(tensor), 16 << 10), &PREDICT);
             assert!((1 << 20..(1 << 20) + 4096).contains(&taken), "{taken}");
         }
     }
 
     #[test]
-    fn what_cannot_be_read_is_taken_for_the_worst() {
+    fn malformed_messages_are_charged_by_the_worst_ratio() {
         let bytes = vec![0x0b; 10_000];
         let mut rope = Rope::default();
         rope.push(bytes.into());
-        assert!(bytes_of(&rope, &PREDICT) > 10_000 * 32);
+        assert!(bytes_max(&rope, &PREDICT) > 10_000 * 32);
         // A length beyond the end, within a message and at the end.
         for bytes in [vec![0x12, 0xff, 0xff, 0x7f], vec![0x12, 0x02, 0x12, 0x7f]] {
             let mut rope = Rope::default();
             rope.push(Bytes::from([0x1a, 0x00].repeat(5000)));
             rope.push(bytes.into());
-            bytes_of(&rope, &PREDICT);
+            bytes_max(&rope, &PREDICT);
         }
     }
 }
