@@ -108,7 +108,8 @@ fn up_logs_down() {
 
     let down = cluster.command(&["down"]);
     assert!(String::from_utf8(down.stdout).unwrap().contains("is down"));
-    assert!(TcpStream::connect(address).is_err(), "it listens after it was ended");
+    let refused = TcpStream::connect(address).expect_err("it listens after it was ended");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     assert_eq!(cluster.servers(address), Vec::<u32>::new());
     let down = cluster.command(&["down"]);
     assert!(String::from_utf8(down.stdout).unwrap().contains("is not up"));

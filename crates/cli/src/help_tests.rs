@@ -149,7 +149,11 @@ fn older_and_tensorflows_spellings_are_accepted() {
     ] {
         same(canonical, other);
     }
-    // What TensorFlow Serving spells with underscores works with them for every flag of `serve`.
+}
+
+/// Every flag of `serve` that TensorFlow Serving has is accepted with underscores too.
+#[test]
+fn tensorflow_servings_underscores_are_accepted() {
     let parser = parser();
     let serve = parser.find_subcommand("serve").unwrap();
     for flag in visible(serve).filter(|arg| arg.get_action().takes_values()) {

@@ -45,7 +45,7 @@ use thalweg_tensor::{Error, Result};
 
 /// Run, train and serve TensorFlow graphs and SavedModels on one machine or a cluster.
 #[derive(Parser)]
-#[command(name = "thalweg", version, arg_required_else_help = true)]
+#[command(name = "thalweg", version, arg_required_else_help = true, max_term_width = 100)]
 struct Cli {
     #[command(flatten)]
     logging: logging::Args,
