@@ -60,8 +60,9 @@ pub use thalweg_tensor as tensor;
 pub use thalweg_train as train;
 
 pub use api::{
-    Any, Graph, Init, NewOp, Operation, Output, Ref, Registry, Resource, RunSteps, Session,
-    TensorType, Variable, Variant, cond, feed, session_options, tf, while_loop,
+    Any, Graph, Init, NewOp, OpGradient, Operation, Output, Ref, Registry, Resource, RunSteps,
+    Session, Step, TensorType, Variable, Variant, cond, custom_gradient, ellipsis, feed, gradients,
+    new_axis, session_options, stepped, tf, while_loop,
 };
 pub use tensor::{Code, DType, Error, Result, Shape, Tensor};
 pub use train::{

@@ -9,21 +9,13 @@ use crate::variable::Variable;
 
 /// Handles to fetch that become an `R`: one handle, a tuple, an array, a slice or a vector of them,
 /// or `()` for nothing.
-pub trait Fetch<R> {
-    /// Calls `visit` with each handle, in order.
-    #[doc(hidden)]
-    fn visit(&self, visit: &mut dyn FnMut(&Raw));
-
+pub trait Fetch<R>: Fetches {
     /// The value that the tensors, in that order, become.
     #[doc(hidden)]
     fn value(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<R>;
 }
 
 impl<T: TensorType, R: FromTensor<T>> Fetch<R> for Output<T> {
-    fn visit(&self, visit: &mut dyn FnMut(&Raw)) {
-        visit(self.raw());
-    }
-
     fn value(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<R> {
         let tensor = tensors.next().ok_or_else(|| err!(Internal, "a fetch has no tensor"))?;
         R::from_tensor(tensor).context(|| format!("fetch of '{}'", self.name().unwrap_or_default()))
@@ -31,50 +23,30 @@ impl<T: TensorType, R: FromTensor<T>> Fetch<R> for Output<T> {
 }
 
 impl<T: TensorType, R: FromTensor<T>> Fetch<R> for Variable<T> {
-    fn visit(&self, visit: &mut dyn FnMut(&Raw)) {
-        Fetch::<R>::visit(Variable::value(self), visit);
-    }
-
     fn value(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<R> {
         Fetch::<R>::value(Variable::value(self), tensors)
     }
 }
 
 impl<R, F: Fetch<R> + ?Sized> Fetch<R> for &F {
-    fn visit(&self, visit: &mut dyn FnMut(&Raw)) {
-        (**self).visit(visit);
-    }
-
     fn value(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<R> {
         (**self).value(tensors)
     }
 }
 
 impl<R, F: Fetch<R>> Fetch<Vec<R>> for [F] {
-    fn visit(&self, visit: &mut dyn FnMut(&Raw)) {
-        self.iter().for_each(|fetch| fetch.visit(visit));
-    }
-
     fn value(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<Vec<R>> {
         self.iter().map(|fetch| fetch.value(tensors)).collect()
     }
 }
 
 impl<R, F: Fetch<R>> Fetch<Vec<R>> for Vec<F> {
-    fn visit(&self, visit: &mut dyn FnMut(&Raw)) {
-        self[..].visit(visit);
-    }
-
     fn value(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<Vec<R>> {
         self[..].value(tensors)
     }
 }
 
 impl<R, F: Fetch<R>, const COUNT: usize> Fetch<[R; COUNT]> for [F; COUNT] {
-    fn visit(&self, visit: &mut dyn FnMut(&Raw)) {
-        self[..].visit(visit);
-    }
-
     fn value(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<[R; COUNT]> {
         let values: Vec<R> = self[..].value(tensors)?;
         values.try_into().map_err(|_| err!(Internal, "as many values as fetches"))
@@ -82,8 +54,6 @@ impl<R, F: Fetch<R>, const COUNT: usize> Fetch<[R; COUNT]> for [F; COUNT] {
 }
 
 impl Fetch<()> for () {
-    fn visit(&self, _: &mut dyn FnMut(&Raw)) {}
-
     fn value(&self, _: &mut dyn Iterator<Item = Tensor>) -> Result<()> {
         Ok(())
     }
@@ -92,10 +62,6 @@ impl Fetch<()> for () {
 macro_rules! tuples {
     ($(($($f:ident $r:ident $i:tt),+);)+) => { $(
         impl<$($r, $f: Fetch<$r>),+> Fetch<($($r,)+)> for ($($f,)+) {
-            fn visit(&self, visit: &mut dyn FnMut(&Raw)) {
-                $(self.$i.visit(visit);)+
-            }
-
             fn value(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<($($r,)+)> {
                 Ok(($(self.$i.value(tensors)?,)+))
             }
@@ -112,4 +78,125 @@ tuples! {
     (A Ra 0, B Rb 1, C Rc 2, D Rd 3, E Re 4, F Rf 5);
     (A Ra 0, B Rb 1, C Rc 2, D Rd 3, E Re 4, F Rf 5, G Rg 6);
     (A Ra 0, B Rb 1, C Rc 2, D Rd 3, E Re 4, F Rf 5, G Rg 6, H Rh 7);
+}
+
+/// Handles to fetch, whatever becomes of their tensors.
+pub trait Fetches {
+    /// The handles as a prepared step keeps them.
+    #[doc(hidden)]
+    type Owned: Send + Sync + 'static;
+
+    #[doc(hidden)]
+    fn to_owned_handles(&self) -> Self::Owned;
+
+    /// Calls `visit` with each handle, in order.
+    #[doc(hidden)]
+    fn visit(&self, visit: &mut dyn FnMut(&Raw));
+}
+
+impl<T: TensorType> Fetches for Output<T> {
+    type Owned = Output<T>;
+
+    fn to_owned_handles(&self) -> Output<T> {
+        self.clone()
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&Raw)) {
+        visit(self.raw());
+    }
+}
+
+impl<T: TensorType> Fetches for Variable<T> {
+    type Owned = Output<T>;
+
+    fn to_owned_handles(&self) -> Output<T> {
+        Variable::value(self).clone()
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&Raw)) {
+        visit(Variable::value(self).raw());
+    }
+}
+
+impl<F: Fetches + ?Sized> Fetches for &F {
+    type Owned = F::Owned;
+
+    fn to_owned_handles(&self) -> F::Owned {
+        (**self).to_owned_handles()
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&Raw)) {
+        (**self).visit(visit);
+    }
+}
+
+impl<F: Fetches> Fetches for [F] {
+    type Owned = Vec<F::Owned>;
+
+    fn to_owned_handles(&self) -> Vec<F::Owned> {
+        self.iter().map(F::to_owned_handles).collect()
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&Raw)) {
+        self.iter().for_each(|fetch| fetch.visit(visit));
+    }
+}
+
+impl<F: Fetches> Fetches for Vec<F> {
+    type Owned = Vec<F::Owned>;
+
+    fn to_owned_handles(&self) -> Vec<F::Owned> {
+        self[..].to_owned_handles()
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&Raw)) {
+        self[..].visit(visit);
+    }
+}
+
+impl<F: Fetches, const COUNT: usize> Fetches for [F; COUNT] {
+    type Owned = [F::Owned; COUNT];
+
+    fn to_owned_handles(&self) -> [F::Owned; COUNT] {
+        self.each_ref().map(F::to_owned_handles)
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&Raw)) {
+        self[..].visit(visit);
+    }
+}
+
+impl Fetches for () {
+    type Owned = ();
+
+    fn to_owned_handles(&self) {}
+
+    fn visit(&self, _: &mut dyn FnMut(&Raw)) {}
+}
+
+macro_rules! owned_tuples {
+    ($(($($f:ident $i:tt),+);)+) => { $(
+        impl<$($f: Fetches),+> Fetches for ($($f,)+) {
+            type Owned = ($($f::Owned,)+);
+
+            fn to_owned_handles(&self) -> Self::Owned {
+                ($(self.$i.to_owned_handles(),)+)
+            }
+
+            fn visit(&self, visit: &mut dyn FnMut(&Raw)) {
+                $(self.$i.visit(visit);)+
+            }
+        }
+    )+ };
+}
+
+owned_tuples! {
+    (A 0);
+    (A 0, B 1);
+    (A 0, B 1, C 2);
+    (A 0, B 1, C 2, D 3);
+    (A 0, B 1, C 2, D 3, E 4);
+    (A 0, B 1, C 2, D 3, E 4, F 5);
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 }

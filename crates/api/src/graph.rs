@@ -176,8 +176,8 @@ impl Graph {
     /// What the function adds to this graph, or a mistake at the line that calls this method.
     #[track_caller]
     pub fn build<R>(&self, add: impl FnOnce(&mut Scope) -> Result<R>) -> Option<R> {
-        let added = add(&mut self.0.scope.clone());
-        added.map_err(|e| self.record(Location::caller(), e)).ok()
+        let caller = Location::caller();
+        add(&mut self.0.scope.clone()).map_err(|e| self.record(caller, e)).ok()
     }
 
     /// A tensor that each step feeds.

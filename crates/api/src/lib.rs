@@ -24,11 +24,15 @@
 //! that use it cause no further mistakes. [`Graph::session`] reports all mistakes at once.
 
 mod arithmetic;
+#[cfg(feature = "ndarray")]
+mod array;
 mod control;
 mod dtype;
 mod feed;
 mod fetch;
+mod gradient;
 mod graph;
+mod index;
 mod init;
 mod initializer;
 mod methods;
@@ -36,6 +40,9 @@ mod mistake;
 mod node;
 mod operand;
 mod output;
+mod prepared;
+#[cfg(feature = "remote")]
+mod remote;
 mod session;
 mod steps;
 pub mod tf;
@@ -46,14 +53,17 @@ mod variable_info;
 pub use control::{Outputs, cond, while_loop};
 pub use dtype::{Any, Ref, Resource, TensorType, Value, Variant};
 pub use feed::{Feed, Feeds};
-pub use fetch::Fetch;
+pub use fetch::{Fetch, Fetches};
+pub use gradient::{OpGradient, Wrt, custom_gradient, gradients};
 pub use graph::{Dims, Graph};
+pub use index::{Index, Part as IndexPart, ellipsis, new_axis, stepped};
 pub use init::Init;
 pub use initializer::Initializer;
 pub use mistake::{Caller, Mistake};
 pub use node::{Built, NewOp};
 pub use operand::{Handle, Operand};
 pub use output::{Operation, Output, Target};
+pub use prepared::{FeedValues, Placeholders, Step};
 pub use session::{Session, session_options};
 pub use steps::RunSteps;
 pub use thalweg_ops::Registry;

@@ -12,7 +12,7 @@ use thalweg_storage::ByUrl;
 use thalweg_tensor::{Code, Error, Result, Tensor, ensure};
 
 use crate::feed::Feeds;
-use crate::fetch::Fetch;
+use crate::fetch::{Fetch, Fetches};
 use crate::graph::Graph;
 use crate::node::poisoned;
 use crate::output::{Raw, Target};
@@ -21,8 +21,11 @@ use crate::steps::RunSteps;
 /// A session of a [`Graph`], usable from any number of threads at once.
 ///
 /// It owns the values of the graph's variables. Nodes that are added to the graph later belong to it
-/// too; a step that needs them adds them first, and initializes new variables.
-pub struct Session {
+/// too; the next step adds them first, and initializes new variables. Clones share the session.
+#[derive(Clone)]
+pub struct Session(Arc<Inner>);
+
+struct Inner {
     graph: Graph,
     runner: Runner,
     steps: Mutex<FxHashMap<StepKey, Arc<Planned>>>,
@@ -90,29 +93,31 @@ impl Graph {
     pub fn session_over(&self, runner: impl RunSteps + Send + Sync + 'static) -> Result<Session> {
         self.check()?;
         let nodes = self.as_scope().with_graph(thalweg_graph::Graph::len);
-        Ok(Session::over(self, Runner::Other(Box::new(runner)), nodes))
+        let session = Session::over(self, Runner::Other(Box::new(runner)), nodes);
+        *session.0.initialized.lock() = self.initializer_counts();
+        Ok(session)
     }
 }
 
 impl Session {
     fn over(graph: &Graph, runner: Runner, nodes: usize) -> Session {
-        Session {
+        Session(Arc::new(Inner {
             graph: graph.root(),
             runner,
             steps: Mutex::default(),
             nodes: AtomicUsize::new(nodes),
             initialized: Mutex::new((0, 0)),
-        }
+        }))
     }
 
     /// The graph that it runs.
     pub fn graph(&self) -> &Graph {
-        &self.graph
+        &self.0.graph
     }
 
     /// The session without this API, if it is in this process.
     pub fn local(&self) -> Option<&thalweg_runtime::Session> {
-        match &self.runner {
+        match &self.0.runner {
             Runner::Local(session) => Some(session),
             Runner::Other(_) => None,
         }
@@ -120,23 +125,31 @@ impl Session {
 
     /// Gives all variables their initial values.
     pub fn initialize(&self) -> Result<()> {
-        *self.initialized.lock() = (0, 0);
+        *self.0.initialized.lock() = (0, 0);
         self.initialize_new()
     }
 
     /// Runs the initializers that were added since the last time.
     fn initialize_new(&self) -> Result<()> {
-        let mut done = self.initialized.lock();
-        let counts = self.graph.initializer_counts();
+        let mut done = self.0.initialized.lock();
+        let counts = self.0.graph.initializer_counts();
         if *done == counts {
             return Ok(());
         }
-        let targets = self.graph.initializers(*done).into();
-        let key = StepKey { feeds: SmallVec::new(), fetches: SmallVec::new(), targets };
-        let step = self.plan(&key)?;
-        self.call(&step, &RunOptions::default(), Vec::new())?;
+        self.run_nodes(self.0.graph.initializers(*done))?;
         *done = counts;
         Ok(())
+    }
+
+    /// Runs a step of these nodes alone.
+    pub(crate) fn run_nodes(&self, nodes: Vec<NodeId>) -> Result<()> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let targets = nodes.into();
+        let key = StepKey { feeds: SmallVec::new(), fetches: SmallVec::new(), targets };
+        let step = self.plan(&key)?;
+        self.call(&step, &RunOptions::default(), Vec::new()).map(|_| ())
     }
 
     /// Runs one step: feeds values, runs the nodes that the fetches and targets need, and returns
@@ -191,7 +204,7 @@ impl Session {
     }
 
     /// The tensors that fetches stand for.
-    pub(crate) fn fetched<R>(&self, fetches: &impl Fetch<R>) -> Result<SmallVec<[Endpoint; 4]>> {
+    pub(crate) fn fetched(&self, fetches: &impl Fetches) -> Result<SmallVec<[Endpoint; 4]>> {
         let mut found: Result<SmallVec<[Endpoint; 4]>> = Ok(SmallVec::new());
         fetches.visit(&mut |handle| {
             if let Ok(list) = &mut found {
@@ -205,17 +218,17 @@ impl Session {
     }
 
     pub(crate) fn targets(&self, targets: &[&dyn Target]) -> Result<SmallVec<[NodeId; 2]>> {
-        targets.iter().map(|target| self.graph.node_of(*target)).collect()
+        targets.iter().map(|target| self.0.graph.node_of(*target)).collect()
     }
 
     /// The tensor of a handle, which must be one of this session's graph.
     pub(crate) fn endpoint(&self, handle: &Raw) -> Result<Endpoint> {
-        self.graph.checked(handle)?.ok_or_else(poisoned)
+        self.0.graph.checked(handle)?.ok_or_else(poisoned)
     }
 
     /// Checks a fed tensor against the dtype and static shape of what it is fed to.
     pub(crate) fn check_feed(&self, at: Endpoint, tensor: &Tensor) -> Result<()> {
-        self.graph.as_scope().with_graph(|g| {
+        self.0.graph.as_scope().with_graph(|g| {
             let info = g.output(at);
             let name = &g.node(at.node).name;
             ensure!(
@@ -236,38 +249,42 @@ impl Session {
         })
     }
 
-    /// Adds what the graph has grown by since the last step.
+    /// Reports mistakes, and adds what the graph has grown by since the last step.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.graph.check()?;
-        let scope = self.graph.as_scope();
+        self.0.graph.check()?;
+        let scope = self.0.graph.as_scope();
         let now = scope.with_graph(thalweg_graph::Graph::len);
-        let before = self.nodes.load(Ordering::Acquire);
+        let before = self.0.nodes.load(Ordering::Acquire);
         if now == before {
             return Ok(());
         }
-        if let Runner::Local(session) = &self.runner {
-            let mut def = scope.with_graph(thalweg_graph::Graph::to_def);
-            let known = session.with_graph(thalweg_graph::Graph::len).min(def.node.len());
-            def.node.drain(..known);
-            session.extend(def)?;
-            self.nodes.store(now, Ordering::Release);
-            return self.initialize_new();
+        let runner: &dyn RunSteps = match &self.0.runner {
+            Runner::Local(session) => session,
+            Runner::Other(runner) => &**runner,
+        };
+        // One thread extends; another that comes meanwhile finds the nodes there.
+        let steps = self.0.steps.lock();
+        let before = self.0.nodes.load(Ordering::Acquire);
+        if before < now {
+            scope.with_graph(|g| runner.extend(g, before))?;
+            self.0.nodes.store(now, Ordering::Release);
         }
-        Ok(())
+        drop(steps);
+        self.initialize_new()
     }
 
     /// The step of this key, planned when it runs first.
     pub(crate) fn plan(&self, key: &StepKey) -> Result<Arc<Planned>> {
-        if let Some(found) = self.steps.lock().get(key) {
+        if let Some(found) = self.0.steps.lock().get(key) {
             return Ok(found.clone());
         }
-        let scope = self.graph.as_scope();
+        let scope = self.0.graph.as_scope();
         let names = |list: &[Endpoint]| list.iter().map(|&at| scope.name_of(at)).collect();
         let (feeds, fetches): (Vec<String>, Vec<String>) = (names(&key.feeds), names(&key.fetches));
         let targets: Vec<String> = scope.with_graph(|g| {
             key.targets.iter().map(|&node| g.node(node).name.to_string()).collect()
         });
-        let planned = match &self.runner {
+        let planned = match &self.0.runner {
             Runner::Local(session) => {
                 let made = session.make_callable(&refs(&feeds), &refs(&fetches), &refs(&targets));
                 Planned::Callable(made.map_err(|e| self.explained(e))?)
@@ -275,7 +292,7 @@ impl Session {
             Runner::Other(_) => Planned::Names { feeds, fetches, targets },
         };
         let planned = Arc::new(planned);
-        let mut steps = self.steps.lock();
+        let mut steps = self.0.steps.lock();
         if steps.len() >= STEPS_MAX {
             steps.clear();
         }
@@ -290,7 +307,7 @@ impl Session {
         options: &RunOptions,
         feeds: Vec<Tensor>,
     ) -> Result<(Vec<Tensor>, RunMetadata)> {
-        let result = match (step, &self.runner) {
+        let result = match (step, &self.0.runner) {
             (Planned::Callable(callable), _) => callable.call_with(options, &feeds),
             (Planned::Names { feeds: names, fetches, targets }, Runner::Other(runner)) => {
                 let feeds: Vec<(&str, Tensor)> =
@@ -307,14 +324,14 @@ impl Session {
     /// The error of a step with the source line that added the failed node.
     fn explained(&self, error: Error) -> Error {
         let Some(name) = error.node().map(str::to_owned) else { return error };
-        let scope = self.graph.as_scope();
+        let scope = self.0.graph.as_scope();
         let found = scope.with_graph(|g| {
             let id = g.find(&name)?;
             let output = g.node(id).outputs.first().map(|o| (o.dtype, o.shape.clone()));
             Some((id, g.node(id).op.name == "Placeholder", output))
         });
         let Some((id, is_placeholder, output)) = found else { return error };
-        let Some(line) = self.graph.line_of(id) else { return error };
+        let Some(line) = self.0.graph.line_of(id) else { return error };
         let at = format!("{}:{}", line.file(), line.line());
         match output {
             Some((dtype, shape)) if is_placeholder && error.code() == Code::InvalidArgument => {
@@ -339,9 +356,16 @@ impl RunSteps for Session {
         targets: &[&str],
     ) -> Result<(Vec<Tensor>, RunMetadata)> {
         self.sync()?;
-        match &self.runner {
+        match &self.0.runner {
             Runner::Local(session) => session.run_with(options, feeds, fetches, targets),
             Runner::Other(runner) => runner.run_step_with(options, feeds, fetches, targets),
+        }
+    }
+
+    fn extend(&self, graph: &thalweg_graph::Graph, from: usize) -> Result<()> {
+        match &self.0.runner {
+            Runner::Local(session) => RunSteps::extend(session, graph, from),
+            Runner::Other(runner) => runner.extend(graph, from),
         }
     }
 }

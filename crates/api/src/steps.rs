@@ -2,8 +2,9 @@
 
 #[cfg(feature = "remote")]
 use thalweg_cluster::RemoteSession;
+use thalweg_graph::Graph;
 use thalweg_runtime::{RunMetadata, RunOptions, Session};
-use thalweg_tensor::{Result, Tensor};
+use thalweg_tensor::{Result, Tensor, bail};
 
 /// Runs steps: a local session or, with the feature `remote`, a remote one.
 pub trait RunSteps {
@@ -27,6 +28,12 @@ pub trait RunSteps {
         let options = RunOptions::default();
         self.run_step_with(&options, feeds, fetches, targets).map(|(tensors, _)| tensors)
     }
+
+    /// Adds the nodes of `graph` from position `from` on: the session has those before.
+    fn extend(&self, graph: &Graph, from: usize) -> Result<()> {
+        let _ = (graph, from);
+        bail!(Unimplemented, "the graph of this session cannot grow: build it before the session")
+    }
 }
 
 impl RunSteps for Session {
@@ -38,6 +45,12 @@ impl RunSteps for Session {
         targets: &[&str],
     ) -> Result<(Vec<Tensor>, RunMetadata)> {
         self.run_with(options, feeds, fetches, targets)
+    }
+
+    fn extend(&self, graph: &Graph, from: usize) -> Result<()> {
+        let mut def = graph.to_def();
+        def.node.drain(..from.min(def.node.len()));
+        Session::extend(self, def)
     }
 }
 
@@ -51,5 +64,11 @@ impl RunSteps for RemoteSession {
         targets: &[&str],
     ) -> Result<(Vec<Tensor>, RunMetadata)> {
         self.run_with(options, feeds, fetches, targets)
+    }
+
+    fn extend(&self, graph: &Graph, from: usize) -> Result<()> {
+        let mut def = graph.to_def();
+        def.node.drain(..from.min(def.node.len()));
+        RemoteSession::extend(self, def)
     }
 }

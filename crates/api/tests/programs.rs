@@ -104,6 +104,8 @@ fn a_session_follows_its_graph() -> Result<()> {
     let b: Variable<f32> = g.variable("b", Init::constant(0.5, []));
     let y = &x * &w + &b;
     assert_eq!(session.run::<_, f32>(&y, feed! { x: 2.0 }, &[])?, 10.5);
+    let error = session.run::<_, ()>((), (), &[]).unwrap_err();
+    assert_eq!(error.message(), "Must specify at least one target to fetch or execute.");
     // A later mistake is told by the next step.
     let _ = y.matmul(&y);
     assert!(session.run::<_, f32>(&y, feed! { x: 2.0 }, &[]).is_err());

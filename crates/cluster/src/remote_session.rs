@@ -11,6 +11,7 @@ use thalweg_rpc::{Channel, ConnectPolicy, Method, Pieces, block_on, check_status
 use thalweg_runtime::{RunMetadata, RunOptions, Session, memory_limit_bytes, system_environment};
 use thalweg_tensor::{Budget, Result, Tensor, ensure, err};
 
+use crate::errors::received;
 use crate::master::config;
 use crate::network::grpc::methods;
 
@@ -303,7 +304,7 @@ impl ServerSession {
         }
         let response: pb::RunStepResponse = self.send(methods::RUN_STEP, pieces, options)?;
         let message = response.status_error_message;
-        check_status(response.status_code.into(), || message)?;
+        check_status(response.status_code.into(), || message).map_err(received)?;
         let mut tensors = Vec::with_capacity(wanted.len());
         for name in &wanted {
             let found = response.tensor.iter().find(|t| t.name == *name);

@@ -35,6 +35,7 @@
 
 mod accumulation;
 mod average;
+mod by_handle;
 mod chief;
 mod clip;
 #[cfg(feature = "remote")]

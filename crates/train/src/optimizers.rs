@@ -2,7 +2,7 @@
 
 use thalweg_api::{Operation, Output, TensorType};
 
-use crate::{Clip, Model, Optimizer, Rate, Rule};
+use crate::{Clip, Optimizer, Rate, Rule};
 
 macro_rules! optimizers {
     ($($(#[$doc:meta])* $name:ident => |$rate:ident| $rule:expr;)+) => { $(
@@ -130,19 +130,5 @@ impl Momentum {
                 *is_nesterov = true;
             }
         }))
-    }
-}
-
-impl Optimizer {
-    /// As [`Optimizer::minimize`], by handle: over the trainable variables of the loss's graph.
-    #[track_caller]
-    #[must_use = "a step runs it as a target"]
-    pub fn minimize_loss<T: TensorType>(&self, loss: &Output<T>) -> Operation {
-        let graph = loss.graph();
-        let Ok(at) = loss.endpoint() else { return Operation::poisoned(graph) };
-        match graph.build(|_| self.minimize(&mut Model::of(graph), at)) {
-            Some(node) => graph.operation(node),
-            None => Operation::poisoned(graph),
-        }
     }
 }

@@ -398,7 +398,11 @@ fn snake(name: &str) -> String {
     for (i, &c) in letters.iter().enumerate() {
         let before = i.checked_sub(1).map(|i| letters[i]);
         let is_word = letters.get(i + 1).is_some_and(char::is_ascii_lowercase);
+        // `TopKV2` has a version.
+        let rest = &letters[i + 1..];
+        let is_version = c == 'V' && !rest.is_empty() && rest.iter().all(char::is_ascii_digit);
         let begins = match before {
+            Some(_) if is_version => true,
             Some(b) if b.is_ascii_lowercase() => c.is_ascii_uppercase(),
             Some(b) if b.is_ascii_uppercase() || b.is_ascii_digit() => {
                 c.is_ascii_uppercase() && is_word
@@ -437,6 +441,7 @@ mod tests {
             ("L2Loss", "l2_loss"),
             ("CTCLoss", "ctc_loss"),
             ("IRFFT3D", "irfft3d"),
+            ("TopKV2", "top_k_v2"),
             ("Where", "where_"),
             ("TFRecordDataset", "tf_record_dataset"),
         ] {

@@ -14,7 +14,7 @@ pub fn abs<T: TensorType>(x: impl Handle<T>) -> Output<T> {
 ///
 /// `T`: float, double, int32, uint8, int16, int8, complex64, int64, bfloat16, uint16, complex128, half, uint32, uint64. Has a gradient.
 #[track_caller]
-pub fn accumulate_nv2<T: TensorType>(
+pub fn accumulate_n_v2<T: TensorType>(
     g: &Graph,
     inputs: &[Output<T>],
     shape: impl Dims,

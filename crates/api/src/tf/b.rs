@@ -1043,7 +1043,7 @@ pub fn block_lstm_grad_v2<T: TensorType>(
     }
 }
 
-/// Outputs of [`block_lstmv2`].
+/// Outputs of [`block_lstm_v2`].
 #[derive(Clone, Debug)]
 pub struct BlockLSTMV2Outputs<T: TensorType> {
     /// `i`.
@@ -1066,7 +1066,7 @@ pub struct BlockLSTMV2Outputs<T: TensorType> {
 ///
 /// `T`: float, half. Has a gradient. Returns `i`, `cs`, `f`, `o`, `ci`, `co`, `h`. Options: [`BlockLSTMV2`].
 #[track_caller]
-pub fn block_lstmv2<T: TensorType>(
+pub fn block_lstm_v2<T: TensorType>(
     seq_len_max: impl Operand<i64>,
     x: impl Handle<T>,
     cs_prev: impl Operand<T>,
@@ -1084,7 +1084,7 @@ cell_clip: f32 = "cell_clip", "0.0";
 use_peephole: bool = "use_peephole", "false";
 } }
 impl BlockLSTMV2 {
-    /// Adds the node: see [`block_lstmv2`].
+    /// Adds the node: see [`block_lstm_v2`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,

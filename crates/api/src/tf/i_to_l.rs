@@ -363,7 +363,7 @@ pub fn in_top_k<T: TensorType>(
 ///
 /// `T`: int32, int64. Has no gradient.
 #[track_caller]
-pub fn in_top_kv2<T: TensorType>(
+pub fn in_top_k_v2<T: TensorType>(
     predictions: impl Handle<f32>,
     targets: impl Operand<T>,
     k: impl Operand<T>,

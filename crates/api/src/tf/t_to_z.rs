@@ -1518,7 +1518,7 @@ impl TopK {
 ///
 /// `T`: float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64. `Tk`: int32, int16, int64. `IndexType`: int32, int16, int64. Has a gradient. Returns `values`, `indices`. Options: [`TopKV2`].
 #[track_caller]
-pub fn top_kv2<IndexType: TensorType, T: TensorType, Tk: TensorType>(
+pub fn top_k_v2<IndexType: TensorType, T: TensorType, Tk: TensorType>(
     input: impl Handle<T>,
     k: impl Operand<Tk>,
 ) -> (Output<T>, Output<IndexType>) {
@@ -1528,7 +1528,7 @@ options! { TopKV2 {
 sorted: bool = "sorted", "true";
 } }
 impl TopKV2 {
-    /// Adds the node: see [`top_kv2`].
+    /// Adds the node: see [`top_k_v2`].
     #[track_caller]
     pub fn build<IndexType: TensorType, T: TensorType, Tk: TensorType>(
         &self,

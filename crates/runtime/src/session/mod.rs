@@ -258,6 +258,11 @@ impl SessionCore {
         shapes: &[Shape],
         shared: &SharedConstants,
     ) -> Result<Arc<CachedPlan>> {
+        ensure!(
+            !key.fetches.is_empty() || !key.targets.is_empty(),
+            InvalidArgument,
+            "Must specify at least one target to fetch or execute."
+        );
         let plan = self.compile(key, shapes)?;
         let of_client = |count: usize| if key.is_partial { 0 } else { count };
         let client = Interface {

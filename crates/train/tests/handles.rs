@@ -1,0 +1,115 @@
+//! Optimizers and layers by handle.
+
+use thalweg_api::{Graph, Init, Operation, Output, Result, Variable, feed};
+use thalweg_train::{
+    Adadelta, Adagrad, Adam, AdamW, Adamax, Clip, Dense, Dropout, Ftrl, Layer, Momentum, Phase,
+    Rate, RmsProp, Saver, Sequential, Sgd,
+};
+
+#[test]
+fn every_optimizer_minimizes() -> Result<()> {
+    let steps: [(&str, &dyn Fn(&Output<f32>) -> Operation); 10] = [
+        ("sgd", &|loss| Sgd::new(0.1).minimize(loss)),
+        ("momentum", &|loss| Momentum::new(0.02).coefficient(0.8).minimize(loss)),
+        ("nesterov", &|loss| Momentum::new(0.02).nesterov().minimize(loss)),
+        ("adam", &|loss| Adam::new(0.1).betas(0.9, 0.99).epsilon(1e-6).minimize(loss)),
+        ("adamw", &|loss| AdamW::new(0.1).weight_decay(0.001).minimize(loss)),
+        ("adamax", &|loss| Adamax::new(0.1).minimize(loss)),
+        ("adagrad", &|loss| Adagrad::new(0.5).minimize(loss)),
+        ("adadelta", &|loss| Adadelta::new(20.0).minimize(loss)),
+        ("rmsprop", &|loss| RmsProp::new(0.05).minimize(loss)),
+        ("ftrl", &|loss| Ftrl::new(0.5).clip(Clip::GlobalNorm(5.0)).minimize(loss)),
+    ];
+    for (name, minimize) in steps {
+        let g = Graph::new();
+        let w: Variable<f32> = g.variable("w", Init::zeros([2]));
+        let fixed: Variable<f32> = g.variable("fixed", Init::ones([2]).not_trainable());
+        let loss = (&w - [1.0, -1.0]).square().sum() + fixed.sum() * 0.0;
+        let train = minimize(&loss);
+        let session = g.session()?;
+        let first: f32 = session.run(&loss, (), &[])?;
+        for _ in 0..60 {
+            session.run::<_, ()>((), (), &[&train])?;
+        }
+        let (last, fixed): (f32, [f32; 2]) = session.run((&loss, &fixed), (), &[])?;
+        assert!(last < 0.3 * first, "{name}: from {first} to {last}");
+        assert_eq!(fixed, [1.0; 2], "{name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_loss_without_variables_is_a_mistake_of_its_line() {
+    let g = Graph::new();
+    let loss = g.constant(1.0f32);
+    let line = line!() + 1;
+    let train = Adam::new(Rate::Constant(0.1)).minimize(&loss);
+    let error = g.session().err().unwrap();
+    let wanted = format!("{}:{line}: the loss 'Const:0' depends on no trainable variable", file!());
+    assert_eq!(error.message(), wanted);
+    assert!(train.name().is_err());
+    // A loss that is poisoned causes no further mistake.
+    let _ = Sgd::new(0.1).minimize(&loss.matmul(&loss));
+    assert_eq!(g.mistakes().len(), 2);
+}
+
+#[test]
+fn a_net_finds_its_variables_again() -> Result<()> {
+    let g = Graph::new();
+    let x = g.placeholder::<f32>("x", [None, Some(4)]);
+    let net =
+        || Sequential::new().then(Dense::new(8).relu()).then(Dropout::new(0.5)).then(Dense::new(2));
+    let trained = net().forward(Phase::Training, &x);
+    let used = net().forward(Phase::Inference, &x);
+    let critic = g.scope("critic");
+    let other = net().forward(Phase::Training, &x.within(&critic));
+    let names: Vec<String> = g.variables().into_iter().map(|variable| variable.name).collect();
+    let wanted = ["dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"];
+    assert_eq!(names[..4], wanted);
+    assert_eq!(names[4..], wanted.map(|name| format!("critic/{name}")));
+    let _ = (trained, other);
+    let session = g.session()?;
+    let row = [[1.0, 2.0, 3.0, 4.0]];
+    // Nothing is dropped, so it is the same each time.
+    let first: Vec<[f32; 2]> = session.run(&used, feed! { x: row }, &[])?;
+    let second: Vec<[f32; 2]> = session.run(&used, feed! { x: row }, &[])?;
+    assert_eq!(first, second);
+    let bad = g.placeholder::<f32>("bad", [None, None]);
+    let line = line!() + 1;
+    let _ = Dense::new(3).forward(Phase::Training, &bad);
+    let error = g.check().unwrap_err();
+    assert!(error.message().starts_with(&format!("{}:{line}: ", file!())), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_saver_keeps_what_an_optimizer_keeps() -> Result<()> {
+    let folder = std::env::temp_dir().join(format!("thalweg-handles-{}", std::process::id()));
+    let path = folder.join("model").to_str().unwrap().to_owned();
+    let build = || {
+        let g = Graph::new();
+        let w: Variable<f32> = g.variable("w", Init::zeros([]));
+        let loss = (&w - 3.0).square();
+        (g, Adam::new(0.2).minimize(&loss), w)
+    };
+    let (g, train, w) = build();
+    let mut saver = Saver::of(&g)?;
+    let session = g.session()?;
+    for _ in 0..5 {
+        session.run::<_, ()>((), (), &[&train])?;
+    }
+    let saved: f32 = session.run(&w, (), &[])?;
+    saver.save(&session, &path, Some(5))?;
+    session.run::<_, ()>((), (), &[&train])?;
+    let next: f32 = session.run(&w, (), &[])?;
+
+    let (g, train, w) = build();
+    let mut saver = Saver::of(&g)?;
+    let session = g.session()?;
+    assert!(saver.resume(&session, folder.to_str().unwrap())?.is_some());
+    assert_eq!(session.run::<_, f32>(&w, (), &[])?, saved);
+    session.run::<_, ()>((), (), &[&train])?;
+    assert_eq!(session.run::<_, f32>(&w, (), &[])?, next);
+    std::fs::remove_dir_all(folder).unwrap();
+    Ok(())
+}
