@@ -469,7 +469,7 @@ impl Session {
                 Ok::<Vec<_>, _>(tensors) => {
                     plan[i].2.iter().zip(tensors).for_each(|(&at, tensor)| results[at] = tensor);
                 }
-                // The first error is the step's. Whoever waits for a tensor stops waiting.
+                // The first error is the step's; tasks that wait for a tensor of it stop waiting.
                 Err(error) if failed.is_none() => {
                     failed = Some(error);
                     for task in &self.tasks {

@@ -8,62 +8,43 @@
 //! down to 0.4 and less.
 
 use thalweg::kernel::{Device, DeviceDescription, DeviceName, HostDevice};
-use thalweg::prelude::*;
-use thalweg::train::{mnist, train_towers};
+use thalweg::runtime::SessionOptions;
+use thalweg::train::{Dense, Flatten, Layer, Model, Rng, Sequential, losses, mnist, train_towers};
+use thalweg::{Output, Result, Sgd, feed, session_options, tf};
 
 const DEVICES: usize = 2;
 const BATCH: usize = 64;
 
-/// A session with this number of CPU devices, which share the machine's cores.
-fn session_on(model: &Model, devices: usize) -> Result<Session> {
+/// Trains on `towers` devices, each with its part of the batch; returns the losses of all steps.
+fn train(towers: usize, steps: usize) -> Result<Vec<f32>> {
+    let model = Model::new();
+    let (images, labels) = mnist::inputs(&model);
+    let net = Sequential::new().then(Flatten).then(Dense::new(64).relu()).then(Dense::new(10));
+    let parts = tf::split(0, &images, towers as i64).into_iter();
+    let parts = parts.zip(tf::split(0, &labels, towers as i64)).enumerate();
+    let parts: Vec<Output<f32>> = parts
+        .map(|(i, (images, labels))| {
+            let tower = model.tower(&format!("/device:CPU:{i}"));
+            losses::softmax_cross_entropy(&net.apply(&tower, &images), &labels)
+        })
+        .collect();
+    let train = train_towers(&model, Sgd::new(0.2), &parts);
+    let loss = tf::pack(&model, &parts).mean();
+
+    // CPU devices, which share the machine's cores.
     let device = |i: usize| -> std::sync::Arc<dyn Device> {
         let name = DeviceName::cpu("localhost", 0, i as u32);
         HostDevice::shared(DeviceDescription::cpu(name, 4 << 30))
     };
-    let options = SessionOptions {
-        devices: (0..devices).map(device).collect(),
-        ..thalweg::session_options()
-    };
-    Session::new(model.to_graph(), thalweg::registry().kernels.clone(), options)
-}
-
-/// Trains on `towers` devices, each with its part of the batch; returns the losses of all steps.
-fn train(towers: usize, steps: usize) -> Result<Vec<f32>> {
-    let mut model = Model::new(thalweg::scope());
-    let side = Some(mnist::SIDE);
-    let images = model.input("images", DType::Float, &[Some(BATCH), side, side, Some(1)])?;
-    let labels = model.input("labels", DType::Int64, &[Some(BATCH)])?;
-    let net = Sequential::new().then(Flatten).then(Dense::new(64).relu()).then(Dense::new(10));
-    let axis = model.int(0)?;
-    let mut cut = |of: Output| {
-        let node = model.op("Split").inputs(&[axis, of]);
-        node.attr("num_split", towers as i64).build_all()
-    };
-    let (images, labels) = (cut(images)?, cut(labels)?);
-    let mut parts = Vec::new();
-    for i in 0..towers {
-        let mut tower = model.tower(&format!("/device:CPU:{i}"));
-        let scores = net.apply(&mut tower, images[i])?;
-        parts.push(losses::softmax_cross_entropy(&mut tower, scores, labels[i])?);
-    }
-    let step = train_towers(&mut model, &Optimizer::sgd(0.2), &parts)?;
-    let together = model.op("Pack").inputs(&parts).build()?;
-    let loss = losses::mean(&mut model, together)?;
-    let init = model.init()?;
-    let (loss, step) = (model.name_of(loss), model.node_name(step));
-
-    let session = session_on(&model, towers)?;
-    session.run(&[], &[], &[&model.node_name(init)])?;
+    let devices = (0..towers).map(device).collect();
+    let session = model.session_with(SessionOptions { devices, ..session_options() })?;
     let digits = mnist::train()?;
     let mut rng = Rng::new(1);
-    let mut all = Vec::new();
-    for _ in 0..steps {
-        let batch: Vec<usize> = (0..BATCH).map(|_| rng.below(digits.len())).collect();
-        let (images, labels) = digits.batch(&batch)?;
-        let feeds = [("images:0", images), ("labels:0", labels)];
-        all.push(session.run(&feeds, &[&loss], &[&step])?[0].scalar_value::<f32>()?);
-    }
-    Ok(all)
+    let mut step = |_| {
+        let (pixels, classes) = digits.random_batch(&mut rng, BATCH)?;
+        session.run(&loss, feed! { images: pixels, labels: classes }, &[&train])
+    };
+    (0..steps).map(&mut step).collect()
 }
 
 fn main() -> Result<()> {

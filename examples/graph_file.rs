@@ -5,32 +5,29 @@
 //! default graph.
 
 use prost::Message;
-use thalweg::prelude::*;
+use thalweg::graph::Graph;
 use thalweg::proto::GraphDef;
-use thalweg::registry;
+use thalweg::runtime::Session;
+use thalweg::{Registry, Tensor, session_options};
 
 const FUNCTIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/graphs/functions.pb");
 
-fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let (path, fetch) = match &args[..] {
-        [path, fetch] => (path.as_str(), fetch.as_str()),
-        _ => (FUNCTIONS, "y"),
-    };
-    let def = GraphDef::decode(&std::fs::read(path)?[..])?;
-    let graph = Graph::from_def(registry().ops.clone(), def)?;
-    println!("{path}: {} nodes, {} functions", graph.len(), graph.library().names().count());
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let (path, fetch) = (args.next(), args.next());
+    let def = GraphDef::decode(&std::fs::read(path.as_deref().unwrap_or(FUNCTIONS))?[..])?;
+    let Registry { ops, kernels } = Registry::built_in();
+    let graph = Graph::from_def(ops, def)?;
+    println!("{} nodes, {} functions", graph.len(), graph.library().names().count());
+    let names: Vec<String> = graph.nodes().iter().map(|node| node.name.to_string()).collect();
+    let fetch = fetch.as_ref().unwrap_or(&names[names.len() - 1]);
 
-    let session = Session::new(graph, registry().kernels.clone(), SessionOptions::default())?;
-    // Any tensor can be fed; this graph has a placeholder of three floats.
-    let feeds = match session.with_graph(|g| g.find("x").is_some()) {
-        true => vec![("x", Tensor::vector(&[1.0f32, -2.0, 0.5])?)],
-        false => Vec::new(),
-    };
+    let session = Session::new(graph, kernels, session_options())?;
+    // Any tensor can be fed; the default graph begins with a placeholder of three floats.
+    let x = (names[0].as_str(), Tensor::vector(&[1.0f32, -2.0, 0.5])?);
+    let feeds = if path.is_none() { vec![x] } else { Vec::new() };
     let results = session.run(&feeds, &[fetch], &[])?;
     println!("{fetch}: {:?}", results[0]);
-    if args.is_empty() {
-        assert_eq!(results[0].as_slice::<f32>()?, [3.0, 0.0, 2.5]);
-    }
+    assert!(path.is_some() || results[0].as_slice::<f32>()? == [3.0, 0.0, 2.5]);
     Ok(())
 }

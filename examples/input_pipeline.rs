@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use thalweg::formats::record::{Compression, RecordWriter};
 use thalweg::formats::{LocalStorage, Storage};
-use thalweg::ops::dataset::{ElementIter, InputSource, in_graph};
-use thalweg::prelude::*;
+use thalweg::ops::dataset::{Dataset, ElementIter, InputSource, in_graph};
+use thalweg::tensor::PartialShape;
+use thalweg::{Code, DType, Error, Graph, Result, RunSteps, Tensor};
 
 /// A custom source: numbers in a text file, separated by spaces.
 struct Numbers(String);
@@ -16,14 +17,13 @@ struct Numbers(String);
 impl InputSource for Numbers {
     fn open(&self, files: &Arc<dyn Storage>) -> Result<ElementIter> {
         let content = files.read(&self.0, 1 << 20)?;
-        let text = String::from_utf8_lossy(&content).into_owned();
-        let numbers: Vec<Option<f32>> =
-            text.split_whitespace().map(|word| word.parse().ok()).collect();
-        let path = self.0.clone();
-        Ok(Box::new(numbers.into_iter().map(move |number| match number {
-            Some(number) => Ok(vec![Tensor::scalar(number)]),
-            None => Err(Error::new(Code::DataLoss, format!("{path}: not a number"))),
-        })))
+        let number = |word: &str| match word.parse::<f32>() {
+            Ok(number) => Ok(vec![Tensor::scalar(number)]),
+            Err(e) => Err(Error::new(Code::DataLoss, format!("{}: '{word}': {e}", self.0))),
+        };
+        let text = String::from_utf8_lossy(&content);
+        let numbers: Vec<Result<Vec<Tensor>>> = text.split_whitespace().map(number).collect();
+        Ok(Box::new(numbers.into_iter()))
     }
 }
 
@@ -54,23 +54,16 @@ fn main() -> Result<()> {
 
     // Into a graph: a step that needs an element draws one.
     storage.write(&path("numbers"), b"1 2 3.5 4 5")?;
-    let mut scope = thalweg::scope();
-    let input = in_graph(&mut scope, &[(DType::Float, PartialShape::new([None]))])?;
-    let squares = scope.add("Square", &[input.components[0]])?;
-    let session = thalweg::session(&scope)?;
+    let g = Graph::new();
+    let element = [(DType::Float, PartialShape::new([None]))];
+    let input = in_graph(&mut g.as_scope().clone(), &element)?;
+    let squares = g.output::<f32>(input.components[0]).square();
+    let session = g.session()?;
     let numbers = Dataset::from_source(Numbers(path("numbers"))).batch(3).into_tensor()?;
-    session.run(&[(&input.dataset, numbers)], &[], &[&input.initializer])?;
-    let squares = scope.name_of(squares);
-    let mut batches = 0;
-    loop {
-        match session.run(&[], &[&squares], &[]) {
-            Ok(results) => println!("{:?}", results[0].as_slice::<f32>()?),
-            Err(e) if e.code() == Code::OutOfRange => break,
-            Err(e) => return Err(e),
-        }
-        batches += 1;
-    }
-    assert_eq!(batches, 2);
+    session.run_step(&[(&input.dataset, numbers)], &[], &[&input.initializer])?;
+    let next = || session.run::<_, Vec<f32>>(&squares, (), &[]);
+    println!("{:?} {:?}", next()?, next()?);
+    assert_eq!(next().expect_err("there are two batches").code(), Code::OutOfRange);
     std::fs::remove_dir_all(folder).ok();
     Ok(())
 }

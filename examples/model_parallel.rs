@@ -6,10 +6,10 @@
 //! It prints the device of each variable, half of them on either task, then the loss, and a test
 //! accuracy of about 98 %.
 
-use thalweg::prelude::*;
-use thalweg::train::mnist;
-
-const BATCH: usize = 64;
+use thalweg::train::{
+    Cluster, Dense, Flatten, Layer, Model, Placement, Rng, losses, metrics, mnist,
+};
+use thalweg::{Momentum, Result, feed, gradients};
 
 fn main() -> Result<()> {
     // A build for development is a hundred times slower: it takes a look.
@@ -17,59 +17,43 @@ fn main() -> Result<()> {
     let steps: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(default);
     // Two tasks, here in one process; `Cluster::connect` takes the addresses of others.
     let cluster = Cluster::local(0, 2)?;
-    let (below, above) = (cluster.device(0)?, cluster.device(1)?);
-
-    let mut model = Model::new(thalweg::scope()).place(Placement::Beside);
-    let side = Some(mnist::SIDE);
-    let images = model.input("images", DType::Float, &[None, side, side, Some(1)])?;
-    let labels = model.input("labels", DType::Int64, &[None])?;
-    let (mut lower, mut upper) = (model.on(&below), model.on(&above));
-    let x = Flatten.apply(&mut lower, images)?;
-    let hidden = Dense::new(2 * width).relu().apply(&mut lower, x)?;
-    let x = Dense::new(width).relu().apply(&mut upper, hidden)?;
-    let scores = Dense::new(mnist::CLASSES).apply(&mut upper, x)?;
-    let loss = losses::softmax_cross_entropy(&mut upper, scores, labels)?;
-    let accuracy = metrics::accuracy(&mut upper, scores, labels)?;
+    let model = Model::new().place(Placement::Beside);
+    let (lower, upper) = (model.on(&cluster.device(0)?), model.on(&cluster.device(1)?));
+    let (images, labels) = mnist::inputs(&model);
+    let hidden =
+        Dense::new(2 * width).relu().apply(&lower, &Flatten.apply(&lower, &images)).within(&lower);
+    let crossing = hidden.within(&upper).stop_gradient();
+    let x = Dense::new(width).relu().apply(&upper, &crossing);
+    let logits = Dense::new(mnist::CLASSES).apply(&upper, &x);
+    let loss = losses::softmax_cross_entropy(&logits, &labels);
+    let accuracy = metrics::accuracy(&logits, &labels);
 
     // The way back in two parts, each where its layers are: what crosses is the gradient of `hidden`.
-    let (of_lower, of_upper): (Vec<Variable>, Vec<Variable>) =
-        model.trainable().into_iter().partition(|variable| variable.device == below);
-    let handles = |of: &[Variable]| of.iter().map(|variable| variable.handle).collect::<Vec<_>>();
-    let wanted = [vec![hidden], handles(&of_upper)].concat();
-    let mut found = gradients(&mut upper, &[loss], &wanted, &GradientOptions::default())?;
-    let crossing = found.remove(0).to_dense(&mut upper)?;
-    let options = GradientOptions { grad_ys: &[Some(crossing)], ..Default::default() };
-    found.extend(gradients(&mut lower, &[hidden], &handles(&of_lower), &options)?);
-    let pairs: Vec<(Variable, Adjoint)> = of_upper.into_iter().chain(of_lower).zip(found).collect();
-    let train = Optimizer::momentum(0.05, 0.9).apply(&mut model, &pairs)?;
-    let init = model.init()?;
+    let back = gradients(&loss, &crossing).within(&lower).stop_gradient();
+    let optimizer = Momentum::new(0.05);
+    let train = [optimizer.minimize(&loss), optimizer.minimize(&(&hidden * back).sum())];
     for variable in model.trainable() {
         println!("{} is on {}", variable.name, variable.device);
     }
-    let (loss, accuracy) = (model.name_of(loss), model.name_of(accuracy));
-    let train = model.node_name(train);
 
     // The first task is the master of this session; it makes the second do its part of each step.
-    let session = cluster.session(0, &model.to_graph())?;
-    session.run(&[], &[], &[&model.node_name(init)])?;
+    let session = cluster.open(0, &model)?;
+    session.initialize()?;
     let digits = mnist::train()?;
     let mut rng = Rng::new(1);
-    let mut all = Vec::new();
+    let mut all: Vec<f32> = Vec::new();
     for step in 0..steps {
-        let batch: Vec<usize> = (0..BATCH).map(|_| rng.below(digits.len())).collect();
-        let (images, labels) = digits.batch(&batch)?;
-        let feeds = [("images:0", images), ("labels:0", labels)];
-        all.push(session.run(&feeds, &[&loss], &[&train])?[0].scalar_value::<f32>()?);
+        let (pixels, classes) = digits.random_batch(&mut rng, 64)?;
+        let feeds = feed! { images: pixels, labels: classes };
+        all.push(session.run(&loss, feeds, &[&train[0], &train[1]])?);
         if step % 100 == 0 {
             println!("step {step}: loss {:.3}", all[step]);
         }
     }
-    let batch: Vec<usize> = (0..200).collect();
-    let (images, labels) = mnist::test()?.batch(&batch)?;
-    let feeds = [("images:0", images), ("labels:0", labels)];
-    let accuracy = session.run(&feeds, &[&accuracy], &[])?[0].scalar_value::<f32>()?;
-    println!("{:.1} % of unseen digits read", 100.0 * accuracy);
+    let (pixels, classes) = mnist::test()?.first(200).all()?;
+    let reached: f32 = session.run(&accuracy, feed! { images: pixels, labels: classes }, &[])?;
+    println!("{:.1} % of unseen digits read", 100.0 * reached);
     assert!(steps < 2 || all[steps - 1] < all[0], "it learnt nothing");
-    assert!(steps < 600 || accuracy > 0.9, "it did not learn: {accuracy}");
+    assert!(steps < 600 || reached > 0.9, "it did not learn: {reached}");
     Ok(())
 }

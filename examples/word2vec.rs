@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use thalweg::prelude::*;
+use thalweg::train::{Embedding, Layer, Model, Rng, losses};
+use thalweg::{Adagrad, Result, feed, tf};
 
 const TEXT: &str = concat!(
     include_str!("../docs/src/tutorial/graphs.md"),
@@ -15,7 +16,6 @@ const TEXT: &str = concat!(
 );
 const WIDTH: usize = 16;
 const WINDOW: usize = 2;
-const BATCH: usize = 64;
 
 fn main() -> Result<()> {
     // A build for development is a hundred times slower: it takes a look.
@@ -23,58 +23,55 @@ fn main() -> Result<()> {
     let steps: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(default);
     let (words, ids) = vocabulary(TEXT);
     let classes = words.len();
-    let mut model = Model::new(thalweg::scope());
-    let centre = model.input("centre", DType::Int64, &[None])?;
-    let context = model.input("context", DType::Int64, &[None])?;
-    let vectors = Embedding::new(classes, WIDTH).shards(2);
-    let x = vectors.apply(&mut model, centre)?;
-    let weights = Embedding::new(classes, WIDTH).shards(2).tables(&model.layer("softmax"))?;
-    let biases = Embedding::new(classes, 1).shards(2).tables(&model.layer("bias"))?;
+    let model = Model::new();
+    let centre = model.placeholder::<i64>("centre", [None]);
+    let context = model.placeholder::<i64>("context", [None]);
+    let table = |width| Embedding::new(classes, width).shards(2);
+    let x = table(WIDTH).apply(&model, &centre);
+    let (weights, biases) =
+        (table(WIDTH).table(&model.layer("softmax")), table(1).table(&model.layer("bias")));
     let sampled = losses::Sampled { count: 16, classes, removes_hits: true };
-    let loss = losses::sampled_softmax(&mut model, &weights, &biases, x, context, sampled)?;
-    let train = Optimizer::adagrad(0.5).minimize(&mut model, loss)?;
-    let init = model.init()?;
-    let (x, loss) = (model.name_of(x), model.name_of(loss));
+    let loss = losses::sampled_softmax(&model, (&weights, &biases), (&x, &context), sampled);
+    let train = Adagrad::new(0.5).minimize(&loss);
+    // The words with the highest cosine similarity, first the word itself.
+    let unit = &x * x.square().sum_keepdims([-1]).rsqrt();
+    let similarity = tf::MatMul::new().transpose_b(true).build(&unit, &unit);
+    let (_, nearest) = tf::top_k_v2::<i32, _, _>(&similarity, 5);
 
-    let session = thalweg::session(&model)?;
-    session.run(&[], &[], &[&model.node_name(init)])?;
+    let session = model.session()?;
     let pairs = pairs(&ids);
     let mut rng = Rng::new(4);
     let mut sums = [0.0f32; 2];
     for step in 0..steps {
-        let batch = (0..BATCH).map(|_| pairs[rng.below(pairs.len())]);
+        let batch = (0..64).map(|_| pairs[rng.below(pairs.len())]);
         let (centres, contexts): (Vec<i64>, Vec<i64>) = batch.unzip();
-        let feeds =
-            [("centre:0", Tensor::vector(&centres)?), ("context:0", Tensor::vector(&contexts)?)];
-        let results = session.run(&feeds, &[&loss], &[&model.node_name(train)])?;
-        sums[step * 2 / steps] += results[0].scalar_value::<f32>()?;
+        let feeds = feed! { centre: centres, context: contexts };
+        sums[step * 2 / steps] += session.run::<_, f32>(&loss, feeds, &[&train])?;
     }
     let half = steps as f32 / 2.0;
     println!("{classes} words; mean loss {:.2}, then {:.2}", sums[0] / half, sums[1] / half);
     assert!(sums[1] < sums[0], "it learnt nothing");
 
     let all: Vec<i64> = (0..classes as i64).collect();
-    let table = session.run(&[("centre:0", Tensor::vector(&all)?)], &[&x], &[])?;
-    let rows: Vec<&[f32]> = table[0].as_slice::<f32>()?.chunks(WIDTH).collect();
+    let nearest: Vec<[i32; 5]> = session.run(&nearest, feed! { centre: all }, &[])?;
     for word in ["graph", "loop", "tensor"] {
-        if let Some(id) = words.iter().position(|w| w == word) {
-            println!("{word}: {}", nearest(&rows, id).map(|i| words[i].as_str()).join(", "));
+        if let Some(id) = words.iter().position(|w| *w == word) {
+            println!("{word}: {}", nearest[id].map(|i| words[i as usize])[1..].join(", "));
         }
     }
     Ok(())
 }
 
 /// The vocabulary by descending frequency, and the text as word indices.
-fn vocabulary(text: &str) -> (Vec<String>, Vec<i64>) {
-    let lower = text.to_lowercase();
-    let split = || lower.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+fn vocabulary(text: &str) -> (Vec<&str>, Vec<i64>) {
+    let split = || text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     split().for_each(|word| *counts.entry(word).or_default() += 1);
     let mut words: Vec<&str> = counts.keys().copied().collect();
     words.sort_by_key(|word| std::cmp::Reverse(counts[word]));
     let numbers: BTreeMap<&str, i64> = words.iter().copied().zip(0..).collect();
     let ids = split().map(|word| numbers[word]).collect();
-    (words.into_iter().map(str::to_owned).collect(), ids)
+    (words, ids)
 }
 
 /// Skip-gram pairs: every word with each of its neighbours.
@@ -82,13 +79,4 @@ fn pairs(ids: &[i64]) -> Vec<(i64, i64)> {
     let near = |at: usize| at.saturating_sub(WINDOW)..(at + WINDOW + 1).min(ids.len());
     let around = |at: usize| near(at).filter(move |other| *other != at);
     (0..ids.len()).flat_map(|at| around(at).map(move |other| (ids[at], ids[other]))).collect()
-}
-
-/// The four words with the highest cosine similarity to `id`.
-fn nearest(rows: &[&[f32]], id: usize) -> [usize; 4] {
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
-    let likeness = |i: usize| dot(rows[id], rows[i]) / dot(rows[i], rows[i]).sqrt();
-    let mut others: Vec<usize> = (0..rows.len()).filter(|i| *i != id).collect();
-    others.sort_by(|a, b| likeness(*b).total_cmp(&likeness(*a)));
-    [others[0], others[1], others[2], others[3]]
 }

@@ -81,10 +81,11 @@ pub mod prelude {
     };
     pub use crate::tensor::{Code, DType, Error, PartialShape, Result, Shape, Tensor};
     pub use crate::train::{
-        Activation, Attention, AveragePool, BatchNorm, Clip, Conv, Dense, Dropout, Embedding,
-        Flatten, Gru, Initializer, Layer, LayerNorm, Lstm, MaxPool, Mode, Model, MovingAverage,
-        Optimizer, Padding, Placement, Positions, Rate, Residual, Rng, Rule, Saver, SaverOptions,
-        Sequential, Variable, losses, metrics,
+        Activation, AveragePool2d, BatchNorm, Bidirectional, Clip, Conv1d, Conv2d, Conv2dTranspose,
+        Dense, Dropout, Embedding, Flatten, GlobalAveragePool2d, GlobalMaxPool2d, Gru, Initializer,
+        Layer, LayerNorm, LossScale, Lstm, MaxPool2d, Mode, Model, MovingAverage,
+        MultiHeadAttention, Optimizer, Padding, Placement, PositionEmbedding, Rate, Residual, Rng,
+        Rule, Saver, SaverOptions, Sequential, Variable, losses, metrics,
     };
     #[cfg(feature = "remote")]
     pub use crate::train::{Cluster, Net, Samples, TrainOptions, Trainer};

@@ -22,7 +22,7 @@ use thalweg::formats::{LocalStorage, Storage};
 use thalweg::prelude::*;
 use thalweg::train::trainer::{Callback, Control, Screen, Step};
 use thalweg::train::{
-    Cluster, Dense, Flatten, Layer, Mode, Net, Optimizer, TrainOptions, Trainer, losses, mnist,
+    Cluster, Dense, Flatten, Layer, Mode, Net, Sgd, TrainOptions, Trainer, losses, mnist,
 };
 
 const SAMPLES: usize = 2000;
@@ -186,13 +186,11 @@ fn train(
         trainer = trainer.callback(callback);
     }
     let digits = mnist::train()?.first(SAMPLES);
-    let outcome = trainer.run(&digits, &Optimizer::sgd(0.1), |model| {
-        let images = model.input("images", DType::Float, &[None, Some(28), Some(28), Some(1)])?;
-        let labels = model.input("labels", DType::Int64, &[None])?;
-        let x = Flatten.apply(model, images)?;
-        let logits = Dense::new(10).apply(model, x)?;
-        let loss = losses::softmax_cross_entropy(model, logits, labels)?;
-        Ok(Net::new([images, labels], loss))
+    let outcome = trainer.run(&digits, Sgd::new(0.1), |model| {
+        let images = model.placeholder::<f32>("images", [None, Some(28), Some(28), Some(1)]);
+        let labels = model.placeholder::<i64>("labels", [None]);
+        let logits = Dense::new(10).apply(model, &Flatten.apply(model, &images));
+        Net::new((&images, &labels), &losses::softmax_cross_entropy(&logits, &labels))
     })?;
     assert_eq!(outcome.samples, SAMPLES as u64 * EPOCHS);
     Ok(())

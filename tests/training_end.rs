@@ -97,13 +97,11 @@ impl Drop for Tasks {
     }
 }
 
-fn net(model: &mut Model) -> Result<Net> {
-    let images = model.input("images", DType::Float, &[None, Some(28), Some(28), Some(1)])?;
-    let labels = model.input("labels", DType::Int64, &[None])?;
-    let x = Flatten.apply(model, images)?;
-    let logits = Dense::new(10).apply(model, x)?;
-    let loss = losses::softmax_cross_entropy(model, logits, labels)?;
-    Ok(Net::new([images, labels], loss))
+fn net(model: &Model) -> Net {
+    let images = model.placeholder::<f32>("images", [None, Some(28), Some(28), Some(1)]);
+    let labels = model.placeholder::<i64>("labels", [None]);
+    let logits = Dense::new(10).apply(model, &Flatten.apply(model, &images));
+    Net::new((&images, &labels), &losses::softmax_cross_entropy(&logits, &labels))
 }
 
 #[test]

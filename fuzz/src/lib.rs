@@ -1,4 +1,4 @@
-//! What must never panic, abort or hang, whatever the bytes: plain functions.
+//! Fuzz targets as plain functions: no input may make them panic, abort or hang.
 //!
 //! `tests/hostile` runs them on stable Rust over a corpus with seeded mutations; the programs in
 //! `fuzz_targets/` hand them to cargo-fuzz.
@@ -35,10 +35,10 @@ const FETCHES_MAX: usize = 4;
 const TENSORFLOWS_INTERNAL: [&str; 8] = [
     "Invalid variable reference",
     "Integer division by zero",
-    "Staged tensors are asked for by",
+    "Mismatch of staged tensors",
     "A stack holds another dtype",
     "Variants that cannot be added",
-    "No zero is like the variant",
+    "ZerosLike does not support the variant",
     // A loop sends a tensor that is fetched inside it again and again.
     "Retval[",
     "A slice is outside its shape",

@@ -1,4 +1,4 @@
-//! Graphs, tensors and files that nobody meant to write: no panic, no abort, no hang.
+//! Robustness tests: malformed graphs, tensors and files cause no panic, no abort and no hang.
 //!
 //! Recorded graphs are damaged in seeded ways, as bytes and as messages, for `HOSTILE_SECONDS`
 //! (60 by default, shared by the tests here). A failure names its seed; `HOSTILE_SEED=n` runs that one.
@@ -27,7 +27,7 @@ use thalweg::formats::{LocalStorage, Storage};
 use thalweg::prelude::*;
 use thalweg::proto::{self as pb, attr_value::Value as Attr, text};
 
-/// Cases that may take no longer than this each: far more than a step's deadline.
+/// Limit on the time of one case: far more than a step's deadline.
 const CASE_TIME_MAX: Duration = Duration::from_secs(30);
 const FAILURES_MAX: usize = 10;
 
@@ -503,7 +503,7 @@ fn a_million_nodes() {
     large_graph(1_000_000, 300);
 }
 
-/// The generator is no use if the graphs it makes are all refused at the door.
+/// The generator tests nothing if `Graph::from_def` refuses all of an op's graphs.
 #[test]
 fn invented_nodes_get_to_their_kernels() {
     let ops = ops::all();
@@ -517,5 +517,5 @@ fn invented_nodes_get_to_their_kernels() {
             refused.push(op.name());
         }
     }
-    assert!(refused.len() * 10 <= ops.len(), "refused whatever it gets: {refused:?}");
+    assert!(refused.len() * 10 <= ops.len(), "refused with all generated inputs: {refused:?}");
 }

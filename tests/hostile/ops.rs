@@ -1,4 +1,4 @@
-//! Nodes that nobody meant to write: any op, with random shapes, dtypes and attrs, valid or not.
+//! Generated graphs of one node: any op, with random shapes, dtypes and attrs, valid or not.
 
 use std::sync::Arc;
 

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The client's way to a server and back, beside the same way to others.
+/// Round trips of a client to a server of ours, compared with round trips to other servers.
 pub(crate) fn server(args: &[&str]) -> Result<()> {
     build(&["thalweg", "thalweg-null-server"])?;
     let venv = venv::make(&run::target_dir().join("clients"), &[&[TENSORFLOW]])?;

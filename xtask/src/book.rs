@@ -49,6 +49,7 @@ fn problems(files: &[File]) -> Vec<String> {
         rust::blocks_are_compiled,
         shell::exceptions_are_needed,
         reference::environment,
+        reference::flags,
         reference::metrics,
         reference::limits,
         reference::messages,
@@ -124,7 +125,7 @@ fn links_lead_somewhere(files: &[File]) -> Vec<String> {
     problems
 }
 
-/// Whoever follows links from the first page comes to every page.
+/// Every page is reachable by links from the first page.
 fn pages_are_reachable(files: &[File]) -> Vec<String> {
     let mut seen = BTreeSet::from([FIRST_PAGE.to_owned()]);
     let mut waiting = vec![FIRST_PAGE.to_owned()];
@@ -138,8 +139,7 @@ fn pages_are_reachable(files: &[File]) -> Vec<String> {
         }
     }
     let lost = pages(files).filter(|page| !seen.contains(&page.path));
-    lost.map(|page| format!("{}: no road of links leads here from the first page", page.path))
-        .collect()
+    lost.map(|page| format!("{}: not reachable by links from {FIRST_PAGE}", page.path)).collect()
 }
 
 /// A page begins with its title, has no other of that level, and says something.
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_without_a_road_or_a_title_is_found() {
+    fn an_unreachable_page_and_one_without_a_title_are_found() {
         let files = [
             file(FIRST_PAGE, "# Thalweg\n[a](a.md#x)\n"),
             file("docs/src/a.md", "# A\ntext [b](part/b.md)\n"),
@@ -308,7 +308,7 @@ mod tests {
             file("docs/src/lost.md", "# Lost\ntext\n"),
         ];
         let lost = pages_are_reachable(&files);
-        assert_eq!(lost, ["docs/src/lost.md: no road of links leads here from the first page"]);
+        assert_eq!(lost, ["docs/src/lost.md: not reachable by links from docs/src/README.md"]);
         let untitled = pages_have_titles(&files);
         assert_eq!(
             untitled,
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_gone_are_found() {
+    fn missing_files_are_found() {
         let text = "see `xtask/src/book.rs`, `xtask/src/none.rs`\n```sh\n`xtask/x`\n```\n";
         let problems = files_are_there(&[file(FIRST_PAGE, text)]);
         assert_eq!(problems, ["docs/src/README.md:1: xtask/src/none.rs is not there"]);

@@ -35,7 +35,7 @@ pub(crate) fn write() -> Result<()> {
     book::build()
 }
 
-/// Plays the recorded cases and writes down how they fare. That fewer pass than before is a
+/// Runs the recorded cases and writes down how many pass. That fewer pass than before is a
 /// mistake, not news.
 fn write_results() -> Result<()> {
     let path = run::root().join(RESULTS);
@@ -52,7 +52,7 @@ fn write_results() -> Result<()> {
     Ok(())
 }
 
-/// Ops of which fewer cases pass in `after` than in `before`.
+/// Ops with fewer passing cases in `after` than in `before`.
 fn fewer(before: &str, after: &str) -> Vec<String> {
     let passed = |text: &str| -> BTreeMap<String, usize> {
         let line = |l: &str| {

@@ -61,7 +61,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{shown} printed no text"))
 }
 
-/// Whether the program starts and succeeds, without a word.
+/// Whether the program starts and succeeds; its output is discarded.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     let quiet = command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())

@@ -440,7 +440,11 @@ fn older_clients() -> Result<Outcome> {
 
 /// The shell blocks of the book, or of pages whose path contains `filter`, do what they say.
 pub(crate) fn run_book(filter: &str) -> Result<()> {
-    book::shell::run(Path::new(&server()?), filter)
+    let server = server()?;
+    for example in book::shell::examples()? {
+        cargo(&["build", "--quiet", "--package", "thalweg", "--example", &example])?;
+    }
+    book::shell::run(Path::new(&server), filter)
 }
 
 /// Builds the command; its path.
@@ -527,7 +531,7 @@ fn hdfs_server() -> Result<Outcome> {
         let test = [&test[..], &["--test", "hdfs_server", "--", "--ignored"]].concat();
         done(run::cargo(&test).env("HDFS_URL", url.trim()))
     };
-    // It ends when nobody can write to it any more.
+    // The server ends when its standard input is closed.
     drop(server.stdin.take());
     server.wait()?;
     let _ = std::fs::remove_dir_all(data);

@@ -93,8 +93,10 @@ fn check(suites: &[Suite]) -> Result<()> {
                    --show-leak-kinds=definite --num-callers=30";
     let runner = format!("valgrind --error-exitcode={FOUND} {options}");
     let host = format!("{}_UNKNOWN_LINUX_GNU", std::env::consts::ARCH.to_uppercase());
+    let mut failed = Vec::new();
     for Suite { package, target, covers, names, skipped } in suites {
-        println!("-- {package} {} {}", target.join(" "), names.join(" "));
+        let title = [&[*package], *target, *names].concat().join(" ");
+        println!("-- {title}");
         println!("covers {}", covers.join(" "));
         let mut test = run::cargo(&["test", "--quiet", "--package", package]);
         test.args(*target).arg("--").args(*names);
@@ -102,8 +104,13 @@ fn check(suites: &[Suite]) -> Result<()> {
             println!("not run: {name}: {reason}");
             test.args(["--skip", name]);
         }
-        run::check(test.env(format!("CARGO_TARGET_{host}_RUNNER"), &runner))?;
+        // A suite that fails does not keep the others from running.
+        if let Err(e) = run::check(test.env(format!("CARGO_TARGET_{host}_RUNNER"), &runner)) {
+            eprintln!("{e:#}");
+            failed.push(title);
+        }
     }
+    ensure!(failed.is_empty(), "failed under valgrind: {}", failed.join("; "));
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! stdout, and runs each row on an in-process session. The optimizer is off except in training
 //! rows.
 
+mod build;
 mod input;
 mod kernels;
 mod loops;
@@ -12,6 +13,7 @@ mod train;
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
+use build::Build;
 use input::Events;
 use peak::Peak;
 use rows::Row;
@@ -29,6 +31,8 @@ enum Prepared {
     Peak(Peak),
     /// An event file read for its numbers.
     Events(Events),
+    /// A graph that is built.
+    Build(Build),
 }
 
 fn main() {
@@ -66,6 +70,10 @@ fn prepare(name: &str) -> Result<(f64, Prepared)> {
     if let Some(events) = Events::new(base) {
         return Ok((Events::UNITS, Prepared::Events(events?)));
     }
+    if let Some(build) = Build::new(base) {
+        build.run(1)?;
+        return Ok((Build::UNITS, Prepared::Build(build)));
+    }
     let step = Step::new(rows::build(base, threads)?)?;
     Ok((step.row.units, Prepared::Step(step)))
 }
@@ -92,6 +100,7 @@ fn run(prepared: Option<&mut Prepared>, count: &str) -> String {
             Ok(())
         }
         Prepared::Events(events) => events.run(count),
+        Prepared::Build(build) => build.run(count),
     };
     match result {
         Ok(()) => format!("{:.9}", start.elapsed().as_secs_f64()),

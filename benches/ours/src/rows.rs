@@ -171,7 +171,7 @@ impl Plan {
 
     /// A row that trains a model as a user's program does.
     fn training_row(&mut self, training: train::Training) {
-        self.graph = Some(training.model.to_graph());
+        self.graph = Some(training.model.as_scope().to_graph());
         self.feeds = training.feeds;
         self.targets.push(training.step);
         self.init = Some(training.init);

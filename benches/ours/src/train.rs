@@ -1,10 +1,9 @@
 //! Rows that train: the models of `benches/peers/train_*.py`, written with our own layers.
 
-use thalweg_graph::{Output, Scope};
-use thalweg_ops::{FAMILIES, op_registry};
+use thalweg_api::{Output, TensorType};
 use thalweg_tensor::{Result, Shape, Tensor};
 use thalweg_train::{
-    Conv, Dense, Embedding, Flatten, Layer, Lstm, MaxPool, Model, Optimizer, Sequential, losses,
+    Conv2d, Dense, Embedding, Flatten, Layer, Lstm, MaxPool2d, Model, Sequential, Sgd, losses,
 };
 
 /// A training graph, and the tensors that each step is fed.
@@ -40,10 +39,10 @@ fn mlp() -> Result<Training> {
 
 fn lenet() -> Result<Training> {
     let net = Sequential::new()
-        .then(Conv::new(32, [5, 5]).relu())
-        .then(MaxPool::new(2))
-        .then(Conv::new(64, [5, 5]).relu())
-        .then(MaxPool::new(2))
+        .then(Conv2d::new(32, [5, 5]).relu())
+        .then(MaxPool2d::new(2))
+        .then(Conv2d::new(64, [5, 5]).relu())
+        .then(MaxPool2d::new(2))
         .then(Flatten)
         .then(Dense::new(1024).relu())
         .then(Dense::new(10));
@@ -51,64 +50,60 @@ fn lenet() -> Result<Training> {
 }
 
 fn classifier(net: &Sequential, dims: &[usize]) -> Result<Training> {
-    let mut training = Training::new()?;
+    let mut training = Training::new();
     let shape = Shape::new(dims)?;
     let images: Vec<f32> =
         (0..shape.num_elements()).map(|i| scattered(i, 1000) as f32 / 1000.0).collect();
-    let x = training.fed("x", Tensor::from_slice(shape, &images)?)?;
+    let x: Output<f32> = training.fed("x", Tensor::from_slice(shape, &images)?)?;
     let labels: Vec<i64> = (0..dims[0]).map(|i| scattered(i, 10)).collect();
     let labels = training.fed("labels", Tensor::vector(&labels)?)?;
-    let scores = net.apply(&mut training.model, x)?;
-    training.minimize(scores, labels)
+    let logits = net.apply(&training.model, &x);
+    training.minimize(&logits, &labels)
 }
 
 fn lstm() -> Result<Training> {
-    let mut training = Training::new()?;
+    let mut training = Training::new();
     let shape = Shape::new(&[20, 35])?;
     let words: Vec<i64> = (0..700).map(|i| scattered(i, WORDS)).collect();
     let following: Vec<i64> = (0..700).map(|i| scattered(i + 1, WORDS)).collect();
-    let x = training.fed("words", Tensor::from_slice(shape, &words)?)?;
+    let x: Output<i64> = training.fed("words", Tensor::from_slice(shape, &words)?)?;
     let labels = training.fed("following", Tensor::vector(&following)?)?;
     let net = Sequential::new()
         .then(Embedding::new(WORDS, 512))
-        .then(Lstm::new(512).sequence())
-        .then(Lstm::new(512).sequence());
-    let model = &mut training.model;
-    let x = net.apply(model, x)?;
-    let rows = model.ints(&[-1, 512])?;
-    let x = model.add("Reshape", &[x, rows])?;
-    let scores = Dense::new(WORDS).apply(model, x)?;
-    training.minimize(scores, labels)
+        .then(Lstm::new(512).return_sequences())
+        .then(Lstm::new(512).return_sequences())
+        .then(|_: &Model, x: &Output<f32>| x.reshape([-1, 512]))
+        .then(Dense::new(WORDS));
+    let logits = net.apply(&training.model, &x);
+    training.minimize(&logits, &labels)
 }
 
-/// A pseudo-random number below `limit`.
 fn scattered(i: usize, limit: usize) -> i64 {
     ((i as u32).wrapping_mul(2_654_435_761) >> 8) as i64 % limit as i64
 }
 
 impl Training {
-    fn new() -> Result<Training> {
-        Ok(Training {
-            model: Model::new(Scope::new(op_registry(FAMILIES)?)),
+    fn new() -> Training {
+        Training {
+            model: Model::new(),
             feeds: Vec::new(),
             init: String::new(),
             step: String::new(),
-        })
+        }
     }
 
-    fn fed(&mut self, name: &str, value: Tensor) -> Result<Output> {
+    fn fed<T: TensorType>(&mut self, name: &str, value: Tensor) -> Result<Output<T>> {
         let dims: Vec<Option<usize>> = value.shape().iter().copied().map(Some).collect();
-        let input = self.model.input(name, value.dtype(), &dims)?;
-        self.feeds.push((self.model.name_of(input), value));
+        let input = self.model.placeholder(name, &dims[..]);
+        self.feeds.push((input.name()?, value));
         Ok(input)
     }
 
-    fn minimize(mut self, scores: Output, labels: Output) -> Result<Training> {
-        let model = &mut self.model;
-        let loss = losses::softmax_cross_entropy(model, scores, labels)?;
-        let step = Optimizer::sgd(0.01).minimize(model, loss)?;
-        let init = model.init()?;
-        (self.init, self.step) = (model.node_name(init), model.node_name(step));
+    fn minimize(mut self, logits: &Output<f32>, labels: &Output<i64>) -> Result<Training> {
+        let step = Sgd::new(0.01).minimize(&losses::softmax_cross_entropy(logits, labels));
+        self.model.check()?;
+        let scope = self.model.as_scope();
+        (self.init, self.step) = (scope.node_name(scope.init()?), step.name()?);
         Ok(self)
     }
 }

@@ -13,7 +13,7 @@ use thalweg_tensor::{Error, PartialShape, Result, bail, ensure};
 
 use crate::dtype::TensorType;
 use crate::init::Init;
-use crate::mistake::{Caller, Mistake, summary};
+use crate::mistake::{Caller, Mistake, origin, summary};
 use crate::node::NewOp;
 use crate::output::{Operation, Output, Raw, Target};
 use crate::value::IntoTensor;
@@ -244,6 +244,13 @@ impl Graph {
         state.by_name.get(name).map(|&index| state.variables[index].clone())
     }
 
+    /// A handle of a variable that this graph has; poisoned if there is none, or if it has another
+    /// dtype.
+    #[track_caller]
+    pub fn existing_variable<T: TensorType>(&self, variable: Option<VariableInfo>) -> Variable<T> {
+        Variable::of(self, variable, Location::caller())
+    }
+
     /// Makes a variable that was added without this API one of the graph's: sessions initialize it.
     pub fn keep_variable(&self, variable: VariableInfo) {
         let mut state = self.0.shared.state.lock();
@@ -296,6 +303,7 @@ impl Graph {
 
     /// Keeps a mistake of the line `caller`.
     pub fn record(&self, caller: Caller, error: Error) {
+        let caller = origin(caller);
         self.0.shared.state.lock().mistakes.push(Mistake { error, caller });
     }
 
@@ -305,7 +313,7 @@ impl Graph {
         if lines.len() <= node.index() {
             lines.resize(node.index() + 1, None);
         }
-        lines[node.index()] = Some(caller);
+        lines[node.index()] = Some(origin(caller));
     }
 
     /// The source line that added a node.

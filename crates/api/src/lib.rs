@@ -59,7 +59,7 @@ pub use graph::{Dims, Graph};
 pub use index::{Index, Part as IndexPart, ellipsis, new_axis, stepped};
 pub use init::Init;
 pub use initializer::Initializer;
-pub use mistake::{Caller, Mistake};
+pub use mistake::{Caller, Mistake, on_behalf_of};
 pub use node::{Built, NewOp};
 pub use operand::{Handle, Operand};
 pub use output::{Operation, Output, Target};

@@ -15,17 +15,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_api::Output;
 use thalweg_cluster::{ClusterSpec, ConnectOptions};
-use thalweg_graph::Output;
 use thalweg_kernel::Environment;
 use thalweg_runtime::{LoadOptions, SavedModel, system_environment};
 use thalweg_storage::ByUrl;
-use thalweg_tensor::{Context, DType, Result, Tensor, ensure, err};
+use thalweg_tensor::{Context, Result, Tensor, ensure, err};
 use thalweg_train::mnist::{self, Digits};
 use thalweg_train::trainer::{Outcome, Screen};
 use thalweg_train::{
-    Cluster, Conv, Dense, Flatten, Layer, MaxPool, Mode, Model, Net, Optimizer, Rate, Served,
-    TrainOptions, Trainer, losses, metrics,
+    Adam, Cluster, Conv2d, Dense, Flatten, Layer, MaxPool2d, Mode, Model, Net, Rate, Sequential,
+    Served, TrainOptions, Trainer, losses, metrics,
 };
 
 use crate::{Failure, Registry};
@@ -112,7 +112,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     let checkpoint = checkpoint.ok_or_else(|| err!(Internal, "training left no checkpoint"))?;
     let filters = args.filters as usize;
     let models = format!("{folder}/model");
-    let served = |model: &mut Model| served(model, filters);
+    let served = |model: &Model| served(model, filters);
     let saved_model = thalweg_train::export_with(registry, &checkpoint, &models, served)?;
     let model = load(&saved_model, registry)?;
     let test = mnist::test()?.first(args.test_images as usize);
@@ -190,7 +190,7 @@ fn train(
     let rate = Rate::Cosine { initial: 2e-3, steps: updates, alpha: 0.02 };
     let trainer = Trainer::new(&cluster, options).screen(screen()?).callback(drill.clone());
     let outcome = trainer
-        .run(digits, &Optimizer::adam(rate), |model| net(model, args.filters as usize))
+        .run(digits, Adam::new(rate), |model| net(model, args.filters as usize))
         .context(|| "training")?;
     Ok(outcome)
 }
@@ -267,45 +267,45 @@ fn print_next_steps(
     writeln!(out, "     {thalweg} checkpoint list {checkpoint}")?;
     writeln!(out, "     {thalweg} events {events}        (or: tensorboard --logdir {events})")?;
     writeln!(out, "     {thalweg} quickstart --kill ps/0   loses the parameter server instead")?;
-    writeln!(out, "     docs/src/how-to/training.md explains the training program\n")
+    writeln!(
+        out,
+        "     docs/src/tutorial/own-net.md has such a program, for networks of your own\n"
+    )
 }
 
 /// The network for training.
-fn net(model: &mut Model, filters: usize) -> Result<Net> {
-    let images = images(model)?;
-    let labels = model.input("labels", DType::Int64, &[None])?;
-    let logits = logits(model, images, filters)?;
-    let loss = losses::softmax_cross_entropy(model, logits, labels)?;
-    let accuracy = metrics::accuracy(model, logits, labels)?;
-    Ok(Net::new([images, labels], loss).metric("accuracy", accuracy))
+fn net(model: &Model, filters: usize) -> Net {
+    let images = images(model);
+    let labels = model.placeholder::<i64>("labels", [None]);
+    let logits = logits(filters).apply(model, &images);
+    let loss = losses::softmax_cross_entropy(&logits, &labels);
+    Net::new((&images, &labels), &loss).metric("accuracy", metrics::accuracy(&logits, &labels))
 }
 
 /// The network for inference.
-fn served(model: &mut Model, filters: usize) -> Result<Served> {
-    let images = images(model)?;
-    let logits = logits(model, images, filters)?;
-    let axis = model.int(1)?;
-    let classes = model.op("ArgMax").name("classes").inputs(&[logits, axis]).build()?;
-    let probabilities = model.op("Softmax").name("probabilities").input(logits).build()?;
-    Ok(Served {
-        inputs: vec![("images", images)],
-        outputs: vec![("classes", classes), ("probabilities", probabilities)],
-    })
+fn served(model: &Model, filters: usize) -> Served {
+    let images = images(model);
+    let logits = logits(filters).apply(model, &images);
+    Served::new()
+        .input("images", &images)
+        .output("classes", &logits.argmax(1).named("classes"))
+        .output("probabilities", &logits.softmax().named("probabilities"))
 }
 
-fn images(model: &mut Model) -> Result<Output> {
+fn images(model: &Model) -> Output<f32> {
     let side = Some(mnist::SIDE);
-    model.input("images", DType::Float, &[None, side, side, Some(1)])
+    model.placeholder("images", [None, side, side, Some(1)])
 }
 
-fn logits(model: &mut Model, images: Output, filters: usize) -> Result<Output> {
-    let x = Conv::new(filters, [5, 5]).relu().apply(model, images)?;
-    let x = MaxPool::new(2).apply(model, x)?;
-    let x = Conv::new(2 * filters, [5, 5]).relu().apply(model, x)?;
-    let x = MaxPool::new(2).apply(model, x)?;
-    let x = Flatten.apply(model, x)?;
-    let x = Dense::new(64).relu().apply(model, x)?;
-    Dense::new(mnist::CLASSES).apply(model, x)
+fn logits(filters: usize) -> Sequential {
+    Sequential::new()
+        .then(Conv2d::new(filters, [5, 5]).relu())
+        .then(MaxPool2d::new(2))
+        .then(Conv2d::new(2 * filters, [5, 5]).relu())
+        .then(MaxPool2d::new(2))
+        .then(Flatten)
+        .then(Dense::new(64).relu())
+        .then(Dense::new(mnist::CLASSES))
 }
 
 fn load(folder: &str, registry: &Registry) -> Result<SavedModel> {

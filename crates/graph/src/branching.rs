@@ -343,7 +343,7 @@ struct Rows {
 
 impl Rows {
     fn new(scope: &mut Scope, elems: &[Output]) -> Result<Rows> {
-        ensure!(!elems.is_empty(), InvalidArgument, "there is nothing to take rows of");
+        ensure!(!elems.is_empty(), InvalidArgument, "elems must have at least one tensor");
         let axis = scope.constant(&Tensor::vector(&[0i32])?)?;
         let (mut lists, mut types, mut count) = (Vec::new(), Vec::new(), None);
         for &elem in elems {

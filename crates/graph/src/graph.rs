@@ -96,7 +96,7 @@ impl Node {
         }
     }
 
-    /// What the node's op means to passes and the executor.
+    /// The role of the op for passes and the executor.
     #[inline]
     pub fn role(&self) -> Role {
         self.op.role
@@ -309,13 +309,13 @@ impl Graph {
     }
 
     /// Adds a node whose inputs exist; types and shapes are inferred and checked.
-    pub fn add(&mut self, mut node: NewNode) -> Result<NodeId> {
+    pub fn add(&mut self, node: NewNode) -> Result<NodeId> {
         let name = node.name.clone();
         let op = node.op.clone();
-        self.add_unnamed(&mut node).context(|| format!("node '{name}' ({})", op.name))
+        self.add_unnamed(node).context(|| format!("node '{name}' ({})", op.name))
     }
 
-    fn add_unnamed(&mut self, new: &mut NewNode) -> Result<NodeId> {
+    fn add_unnamed(&mut self, mut new: NewNode) -> Result<NodeId> {
         self.check_name(&new.name)?;
         let id = self.next_id()?;
         let types: SmallVec<[Option<(DType, bool)>; 4]> = new
@@ -324,7 +324,7 @@ impl Graph {
             .map(|&e| self.checked_output(e).map(|o| Some((o.dtype, o.is_ref))))
             .collect::<Result<_>>()?;
         infer_attrs(&new.op, &mut new.attrs, &types)?;
-        let mut built = build_node(std::mem::take(new), &types)?;
+        let mut built = build_node(new, &types)?;
         self.infer_shapes(&mut built)?;
         self.by_name.insert(built.name.clone(), id);
         self.nodes.push(built);
@@ -419,13 +419,6 @@ impl NewNode {
             attrs: Attrs::default(),
             extras: None,
         }
-    }
-}
-
-impl Default for NewNode {
-    fn default() -> Self {
-        let nothing = Op::parse("", &[], &[], &[]).expect("an empty definition parses");
-        NewNode::new("", Arc::new(nothing))
     }
 }
 

@@ -98,10 +98,10 @@ impl Graph {
         let mut is_typed = vec![false; pending.len()];
         let mut more_outputs = 0;
         for i in order.iter().map(|id| id.index()) {
-            let mut new = pending[i].take().expect("each node is in the order once");
+            let new = pending[i].take().expect("each node is in the order once");
             let (name, op) = (new.name.clone(), new.op.clone());
             let node = self
-                .typed_node(first, &mut new, &is_typed)
+                .typed_node(first, new, &is_typed)
                 .context(|| format!("node '{name}' ({})", op.name))?;
             more_outputs += node.outputs.len().saturating_sub(1);
             ensure!(
@@ -116,7 +116,7 @@ impl Graph {
         self.check_loop_edges(first)
     }
 
-    fn typed_node(&self, first: usize, new: &mut NewNode, is_typed: &[bool]) -> Result<Node> {
+    fn typed_node(&self, first: usize, new: NewNode, is_typed: &[bool]) -> Result<Node> {
         let mut types: SmallVec<[Option<(DType, bool)>; 4]> = SmallVec::new();
         for &input in &new.inputs {
             let source = self.node(input.node);
@@ -137,8 +137,8 @@ impl Graph {
             types.push(Some((output.dtype, output.is_ref)));
         }
         // Unlike a node under construction, one in a message must set its type attrs.
-        check_signature_attrs(new)?;
-        let mut node = build_node(std::mem::take(new), &types)?;
+        check_signature_attrs(&new)?;
+        let mut node = build_node(new, &types)?;
         self.infer_shapes(&mut node)?;
         Ok(node)
     }

@@ -239,7 +239,7 @@ impl Scope {
     }
 
     fn unique_name(&self, name: &str) -> String {
-        self.shared.write(|shared| unique(&mut shared.used, format!("{}{name}", self.prefix)))
+        self.shared.write(|shared| unique(&mut shared.used, [&*self.prefix, name].concat()))
     }
 }
 
@@ -252,7 +252,7 @@ fn unique(used: &mut FxHashMap<String, u32>, full: String) -> String {
     *count += 1;
     let mut number = *count - 1;
     loop {
-        let candidate = format!("{full}_{number}");
+        let candidate = [&*full, "_", &number.to_string()].concat();
         if !used.contains_key(&candidate) {
             used.insert(candidate.clone(), 1);
             return candidate;
@@ -329,7 +329,7 @@ impl NodeBuilder<'_> {
     pub fn build_node(self) -> Result<NodeId> {
         let NodeBuilder { scope, op, name, inputs, control_inputs, attrs } = self;
         scope.shared.write(|shared| {
-            let name = format!("{}{}", scope.prefix, name.as_deref().unwrap_or(&op));
+            let name = [&*scope.prefix, name.as_deref().unwrap_or(&op)].concat();
             let name = unique(&mut shared.used, name);
             let op = shared.graph.find_op(&op)?;
             let device = scope.device.clone();

@@ -241,7 +241,7 @@ impl<'a> Writer<'a> {
         ensure!(
             is_copied(node),
             Internal,
-            "'{}' is neither in the function nor given to it",
+            "'{}' is neither a node nor an argument of the function",
             node.name
         );
         let name = match self.copied.get(&e.node) {

@@ -238,18 +238,18 @@ mod tests {
     use std::sync::Weak;
 
     /// Looks into its manager when it goes, as a queue that owns other state might.
-    struct Nosy(Weak<ResourceManager>);
+    struct LooksUpOnDrop(Weak<ResourceManager>);
 
-    impl Resource for Nosy {
+    impl Resource for LooksUpOnDrop {
         fn kind(&self) -> &'static str {
-            "Nosy"
+            "LooksUpOnDrop"
         }
     }
 
-    impl Drop for Nosy {
+    impl Drop for LooksUpOnDrop {
         fn drop(&mut self) {
             if let Some(manager) = self.0.upgrade() {
-                assert!(manager.find::<Nosy>("", "another").is_none());
+                assert!(manager.find::<LooksUpOnDrop>("", "another").is_none());
             }
         }
     }
@@ -258,19 +258,19 @@ mod tests {
     fn resources_go_without_the_lock() {
         let manager = ResourceManager::new("local");
         let make = |container: &str, name: &str| {
-            let nosy = || Ok(Nosy(Arc::downgrade(&manager)));
-            manager.find_or_create(container, name, nosy).unwrap()
+            let make_resource = || Ok(LooksUpOnDrop(Arc::downgrade(&manager)));
+            manager.find_or_create(container, name, make_resource).unwrap()
         };
         drop(make("", "a"));
-        manager.remove::<Nosy>("local", "a").unwrap();
-        let e = manager.remove::<Nosy>("local", "a").unwrap_err();
+        manager.remove::<LooksUpOnDrop>("local", "a").unwrap();
+        let e = manager.remove::<LooksUpOnDrop>("local", "a").unwrap_err();
         assert_eq!(e.code(), Code::NotFound);
         drop((make("", "b"), make("other", "c")));
         manager.reset("");
-        assert!(manager.find::<Nosy>("", "b").is_none());
-        assert!(manager.find::<Nosy>("other", "c").is_some());
+        assert!(manager.find::<LooksUpOnDrop>("", "b").is_none());
+        assert!(manager.find::<LooksUpOnDrop>("other", "c").is_some());
         manager.clear();
-        assert!(manager.find::<Nosy>("other", "c").is_none());
+        assert!(manager.find::<LooksUpOnDrop>("other", "c").is_none());
         drop(make("", "d"));
     }
 }

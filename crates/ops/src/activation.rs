@@ -118,7 +118,7 @@ fn softplus_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
 /// Nanoseconds per element of a loop bound by memory.
 const CHEAP: f64 = 0.3;
 /// Nanoseconds per element of a loop with an exponential.
-const DEAR: f64 = 2.0;
+const EXPENSIVE: f64 = 2.0;
 
 fn relu_grad<T: Widen>(_: &KernelInit<'_>) -> Result<AnyKernel>
 where
@@ -162,12 +162,12 @@ macro_rules! kernels {
 }
 
 kernels! {
-    elu: map DEAR elu_loop;
+    elu: map EXPENSIVE elu_loop;
     elu_grad: map_with CHEAP elu_grad_loop;
-    selu: map DEAR selu_loop;
+    selu: map EXPENSIVE selu_loop;
     selu_grad: map_with CHEAP selu_grad_loop;
-    softplus: map DEAR softplus_loop;
-    softplus_grad: map_with DEAR softplus_grad_loop;
+    softplus: map EXPENSIVE softplus_loop;
+    softplus_grad: map_with EXPENSIVE softplus_grad_loop;
     softsign: map CHEAP softsign_loop;
     softsign_grad: map_with CHEAP softsign_grad_loop;
 }

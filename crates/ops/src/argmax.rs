@@ -172,7 +172,7 @@ fn converted(ctx: &KernelContext<'_>, found: Tensor) -> Result<Tensor> {
         DType::Int32 => convert!(i32),
         DType::Int16 => convert!(i16),
         DType::UInt16 => convert!(u16),
-        other => bail!(Internal, "positions cannot be {other}"),
+        other => bail!(Internal, "output_type cannot be {other}"),
     }
     Ok(out)
 }

@@ -213,7 +213,7 @@ pub(crate) fn one(dtype: DType) -> Result<Tensor> {
         DType::Bool => Tensor::scalar(true),
         DType::Complex64 => Tensor::scalar(Complex32::new(1.0, 0.0)),
         DType::Complex128 => Tensor::scalar(Complex64::new(1.0, 0.0)),
-        other => bail!(Unimplemented, "{other} has no one"),
+        other => bail!(Unimplemented, "the number 1 does not exist in dtype {other}"),
     })
 }
 

@@ -13,7 +13,11 @@ pub(crate) static FAMILY: Family = Family {
 /// The shape after reinterpreting elements of dtype `from` as elements of another size.
 fn bitcast_sizes(sizes: &[Option<usize>], from: DType, to: DType) -> Result<PartialShape> {
     let (from_bytes, to_bytes) = (from.size(), to.size());
-    ensure!(from_bytes > 0 && to_bytes > 0, InvalidArgument, "{from} or {to} has no bits to cast");
+    ensure!(
+        from_bytes > 0 && to_bytes > 0,
+        InvalidArgument,
+        "Bitcast does not support {from} to {to}"
+    );
     let mut sizes: SmallVec<[Option<usize>; 4]> = SmallVec::from_slice(sizes);
     if from_bytes > to_bytes {
         sizes.push(Some(from_bytes / to_bytes));

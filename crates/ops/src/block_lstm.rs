@@ -200,7 +200,7 @@ impl Sizes {
 }
 
 fn view<T>(data: &[T], size: (usize, usize), strides: (usize, usize)) -> Result<MatRef<'_, T>> {
-    MatRef::new(data, size, strides).ok_or_else(|| err!(Internal, "a factor is not there"))
+    MatRef::new(data, size, strides).ok_or_else(|| err!(Internal, "a factor is out of bounds"))
 }
 
 fn rows<T>(data: &[T], rows: usize, columns: usize) -> Result<MatRef<'_, T>> {
@@ -209,7 +209,7 @@ fn rows<T>(data: &[T], rows: usize, columns: usize) -> Result<MatRef<'_, T>> {
 
 fn rows_mut<T>(data: &mut [T], rows: usize, columns: usize) -> Result<MatMut<'_, T>> {
     MatMut::row_major(data, rows, columns)
-        .ok_or_else(|| err!(Internal, "a product does not fit its memory"))
+        .ok_or_else(|| err!(Internal, "a matrix product is out of bounds"))
 }
 
 #[cfg(test)]

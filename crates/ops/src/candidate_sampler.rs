@@ -232,7 +232,10 @@ fn draw(
         true_expected: true_expected.as_mut_slice()?,
     };
     state.sampler.draw(&mut samples, unique, true_classes, out).ok_or_else(|| {
-        err!(InvalidArgument, "not so many different classes were found among {range}")
+        err!(
+            InvalidArgument,
+            "could not draw the requested number of distinct classes out of {range}"
+        )
     })?;
     if let CandidateSampler::Learned(counts) = &mut state.sampler {
         counts.update(true_classes);

@@ -544,7 +544,7 @@ macro_rules! to_integer {
             let fits = x.abs() < -(<$to>::MIN as $from);
             let safe = if fits { x } else { 0.0 };
             // SAFETY: the number is finite and within the range. (The plain cast would test again,
-            // in a way that does not vectorise.)
+            // in a way that does not vectorize.)
             let converted = unsafe { safe.to_int_unchecked::<$to>() };
             if fits { converted } else { <$to>::MIN }
         }

@@ -151,7 +151,7 @@ fn equality_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 /// The result for shapes that do not broadcast, unless that is an error.
-fn answer_for_misfit(init: &KernelInit<'_>) -> Result<Option<bool>> {
+fn incompatible_result(init: &KernelInit<'_>) -> Result<Option<bool>> {
     let fails = init.attrs().bool("incompatible_shape_error")?;
     Ok((!fails).then(|| init.node.op.name == "NotEqual"))
 }
@@ -165,7 +165,7 @@ where
     Op: Binary<T::Compute, Out = bool>,
     T: Operand,
 {
-    let Some(misfit) = answer_for_misfit(init)? else { return binary::<Op, T>(init) };
+    let Some(misfit) = incompatible_result(init)? else { return binary::<Op, T>(init) };
     let kernel = BinaryKernel::new::<Op, T>(init)?;
     AnyKernel::new(move |ctx| {
         if !fits(ctx.input(0)?, ctx.input(1)?) {
@@ -176,7 +176,7 @@ where
 }
 
 fn equal_strings(init: &KernelInit<'_>, is_equal: bool) -> Result<AnyKernel> {
-    let misfit = answer_for_misfit(init)?;
+    let misfit = incompatible_result(init)?;
     AnyKernel::new(move |ctx| {
         let (x, y) = (ctx.input(0)?, ctx.input(1)?);
         if let Some(misfit) = misfit

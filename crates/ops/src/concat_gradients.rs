@@ -7,17 +7,17 @@ use crate::gradient_shapes::{element, flat, rank_of};
 
 /// Gradient of `Concat`, whose first input is the axis.
 pub(crate) fn concat(g: &mut GradientContext<'_>) -> Result<()> {
-    divide(g, 0, 1)
+    split_adjoint(g, 0, 1)
 }
 
 /// Gradient of `ConcatV2`, whose last input is the axis.
 pub(crate) fn concat_v2(g: &mut GradientContext<'_>) -> Result<()> {
     let last = g.num_inputs() - 1;
-    divide(g, last, 0)
+    split_adjoint(g, last, 0)
 }
 
 /// Splits the adjoint among the values, which begin at input `first`.
-fn divide(g: &mut GradientContext<'_>, axis_input: usize, first: usize) -> Result<()> {
+fn split_adjoint(g: &mut GradientContext<'_>, axis_input: usize, first: usize) -> Result<()> {
     let values: Vec<usize> = (first..g.num_inputs()).filter(|&i| i != axis_input).collect();
     let axis = g.input(axis_input);
     let sizes = sizes_along(g, axis, &values)?;

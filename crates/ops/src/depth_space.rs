@@ -67,7 +67,7 @@ impl Blocks {
     }
 
     /// Dimensions of height, width and channels.
-    fn places(self) -> [usize; 3] {
+    fn image_axes(self) -> [usize; 3] {
         if self.order == Order::Last { [1, 2, 3] } else { [2, 3, 1] }
     }
 
@@ -83,7 +83,7 @@ impl Blocks {
 
     /// Sizes of the `SpaceToDepth` output for input sizes `dims`.
     fn to_depth<D: Size>(self, dims: &[D]) -> Result<SmallVec<[D; 5]>> {
-        let [h, w, c] = self.places();
+        let [h, w, c] = self.image_axes();
         let mut out: SmallVec<[D; 5]> = dims.iter().copied().collect();
         let (height, width) = (dims[h].divided(self.size), dims[w].divided(self.size));
         let (Some(height), Some(width)) = (height, width) else {
@@ -100,7 +100,7 @@ impl Blocks {
 
     /// Sizes of the `DepthToSpace` output for input sizes `dims`.
     fn to_space<D: Size>(self, dims: &[D]) -> Result<SmallVec<[D; 5]>> {
-        let [h, w, c] = self.places();
+        let [h, w, c] = self.image_axes();
         let mut out: SmallVec<[D; 5]> = dims.iter().copied().collect();
         let depth = self.size.checked_mul(self.size).and_then(|s| dims[c].divided(s));
         let Some(depth) = depth else {

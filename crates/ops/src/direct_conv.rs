@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use thalweg_kernel::KernelContext;
 use thalweg_tensor::{Error, Form, Result, Shape, Tensor, err};
 
-use crate::math::gemm::{self, MatMut, Places, Write};
+use crate::math::gemm::{self, MatMut, StridedBatch, Write};
 use crate::patches::Convolution;
-use crate::product::{Factor, kept_form};
+use crate::product::{Factor, cached_form};
 use crate::split::{Disjoint, for_each_rows};
 use crate::window::{Axis, Grid};
 
@@ -50,13 +50,13 @@ impl Direct {
 
     /// The convolution that computes the input gradient, if the stride is 1.
     pub(crate) fn backwards<A: Factor>(convolution: &Convolution) -> Option<Direct> {
-        let turned = |axis: Axis| {
+        let reversed = |axis: Axis| {
             let is_simple = (axis.stride, axis.dilation) == (1, 1);
             let before = (axis.window - 1).checked_sub(axis.before).filter(|_| is_simple)?;
             Some(Axis { input: axis.output, output: axis.input, before, ..axis })
         };
         let [depth, y, x] = convolution.grid.axes;
-        let axes = [turned(depth)?, turned(y)?, turned(x)?];
+        let axes = [reversed(depth)?, reversed(y)?, reversed(x)?];
         let (in_channels, out_channels) = (convolution.out_channels, convolution.in_channels);
         let grid = Grid { axes };
         Direct::new::<A>(&Convolution { grid, in_channels, out_channels, ..*convolution })
@@ -76,12 +76,12 @@ impl Direct {
         out: &mut [A],
     ) -> Result<()> {
         let Convolution { batch, out_channels, .. } = self.convolution;
-        let packed = match self.kept::<A>(ctx, filter) {
-            Some(kept) => kept.clone(),
+        let packed = match self.cached_filter::<A>(ctx, filter) {
+            Some(cached_filter) => cached_filter.clone(),
             None => self.packed::<A>(ctx, filter)?,
         };
         let packed = packed.as_slice::<A>()?;
-        if self.is_mostly_border::<A>() {
+        if self.is_mostly_padding::<A>() {
             return self.forward_by_window(ctx, images, packed, out);
         }
         let rows = self.y.output.div_ceil(PARTS.div_ceil(batch.max(1)));
@@ -92,7 +92,7 @@ impl Direct {
         self.each(ctx, batch * blocks, COST * work as f64, |item| {
             let (image, block) = (item / blocks, item % blocks);
             let range = block * rows..((block + 1) * rows).min(self.y.output);
-            let source = self.rows(ctx, images, image, self.seen(&range))?;
+            let source = self.rows(ctx, images, image, self.covered_rows(&range))?;
             let source = source.view(images)?;
             let first = image * self.y.output;
             let at = (first + range.start) * row_len..(first + range.end) * row_len;
@@ -104,7 +104,7 @@ impl Direct {
     /// Whether leaving out all cells outside the images pays: there are many, there are enough
     /// images for tiles, and their addresses do not all map to the same sets of the first-level
     /// cache.
-    fn is_mostly_border<A: Factor>(&self) -> bool {
+    fn is_mostly_padding<A: Factor>(&self) -> bool {
         let on_image = |axis: &Axis| (0..axis.output).map(|i| axis.cells(i).0.len()).sum::<usize>();
         let all = self.y.output * self.y.window * self.x.output * self.x.window;
         let image = self.x.input * self.y.input * self.convolution.in_channels * size_of::<A>();
@@ -151,7 +151,7 @@ impl Direct {
         let (row, cells) = (self.x.input * in_channels, columns.len() * in_channels);
         let image = self.y.input * row;
         let start = group.start * image + top * row + left * in_channels;
-        let a = Places {
+        let a = StridedBatch {
             data: &images[start.min(images.len())..],
             size: (group.len(), cells),
             strides: (image, 1),
@@ -163,7 +163,7 @@ impl Direct {
         let at = (y * self.x.output + x) * out_channels;
         for (panel, packed) in packed.chunks_exact(terms * PANEL).enumerate() {
             let count = PANEL.min(out_channels - panel * PANEL);
-            let b = Places {
+            let b = StridedBatch {
                 data: &packed[first.min(packed.len())..],
                 size: (cells, count),
                 strides: (PANEL, 1),
@@ -189,13 +189,13 @@ impl Direct {
             let columns = PANEL.min(out_channels - panel * PANEL);
             for (y, out) in range.clone().zip(out.chunks_exact_mut(width * out_channels)) {
                 let (window, first) = self.y.cells(y);
-                let a = Places {
+                let a = StridedBatch {
                     data: source.from(first),
                     size: (width, cells),
                     strides: (self.x.stride * in_channels, 1),
                     step: self.y.dilation * source.pitch,
                 };
-                let b = Places {
+                let b = StridedBatch {
                     data: &packed[(window.start * cells * PANEL).min(packed.len())..],
                     size: (cells, columns),
                     strides: (PANEL, 1),
@@ -210,7 +210,7 @@ impl Direct {
     }
 
     /// The filters in the form of [`Direct::packed`], if the session caches packed weights.
-    fn kept<'f, A: Factor>(
+    fn cached_filter<'f, A: Factor>(
         &self,
         ctx: &KernelContext<'_>,
         filter: &'f Tensor,
@@ -219,7 +219,7 @@ impl Direct {
         let terms = self.cells() * self.y.window;
         let form = Form { rule: "filters in panels", sizes: [terms, columns, 0, 0] };
         let bytes = terms * columns.next_multiple_of(PANEL) * size_of::<A>();
-        kept_form(ctx, filter, form, bytes, || self.packed::<A>(ctx, filter))
+        cached_form(ctx, filter, form, bytes, || self.packed::<A>(ctx, filter))
     }
 
     /// The filters in panels of columns, each contiguous; missing columns of the last panel are
@@ -245,7 +245,7 @@ impl Direct {
 
     /// Filters rotated by 180 degrees with input and output channels exchanged, for
     /// [`Direct::backwards`].
-    pub(crate) fn turned<A: Factor>(
+    pub(crate) fn rotated_filter<A: Factor>(
         &self,
         ctx: &KernelContext<'_>,
         filter: &[A],
@@ -253,8 +253,8 @@ impl Direct {
         let Convolution { in_channels, out_channels, .. } = self.convolution;
         let cells = self.x.window * self.y.window;
         let shape = Shape::new(&[cells, in_channels, out_channels])?;
-        let mut turned = ctx.allocate(A::DTYPE, shape)?;
-        let data = turned.as_mut_slice::<A>()?;
+        let mut rotated_filter = ctx.allocate(A::DTYPE, shape)?;
+        let data = rotated_filter.as_mut_slice::<A>()?;
         let each = in_channels * out_channels;
         for_each_rows(ctx, data, each, 1.0 * each as f64, |first, part| {
             for (cell, to) in (first..).zip(part.chunks_exact_mut(each)) {
@@ -266,7 +266,7 @@ impl Direct {
                 }
             }
         })?;
-        Ok(turned)
+        Ok(rotated_filter)
     }
 
     /// Sets `filter` to the gradient of the filters; returns false if they are too large.
@@ -328,13 +328,13 @@ impl Direct {
             if first >= end {
                 continue;
             }
-            let a = Places {
+            let a = StridedBatch {
                 data: source.from(row),
                 size: (cells, self.x.output),
                 strides: (1, self.x.stride * in_channels),
                 step: y.stride * source.pitch,
             };
-            let b = Places {
+            let b = StridedBatch {
                 data: &gradient[(image * y.output + first) * row_len..],
                 size: (self.x.output, out_channels),
                 strides: (out_channels, 1),
@@ -364,13 +364,13 @@ impl Direct {
             if rows.is_empty() || columns.is_empty() {
                 continue;
             }
-            let a = Places {
+            let a = StridedBatch {
                 data: &images[top * row + left * in_channels..],
                 size: (in_channels, columns.len()),
                 strides: (1, self.x.stride * in_channels),
                 step: self.y.stride * row,
             };
-            let b = Places {
+            let b = StridedBatch {
                 data: &gradient[rows.start * row_out + columns.start * out_channels..],
                 size: (columns.len(), out_channels),
                 strides: (out_channels, 1),
@@ -383,7 +383,7 @@ impl Direct {
     }
 
     /// Rows of an image that these rows of windows cover.
-    fn seen(&self, windows: &Range<usize>) -> Range<usize> {
+    fn covered_rows(&self, windows: &Range<usize>) -> Range<usize> {
         let (first, last) = (self.y.cells(windows.start), self.y.cells(windows.end - 1));
         let end = last.1 + last.0.len().saturating_sub(1) * self.y.dilation + 1;
         first.1.min(self.y.input)..end.min(self.y.input).max(first.1.min(self.y.input))
@@ -485,7 +485,8 @@ fn destination<A>(
     size: (usize, usize),
     row_stride: usize,
 ) -> Result<MatMut<'_, A>> {
-    MatMut::new(data, size, row_stride).ok_or_else(|| err!(Internal, "a product does not fit"))
+    MatMut::new(data, size, row_stride)
+        .ok_or_else(|| err!(Internal, "a matrix product is out of bounds"))
 }
 
 fn describe(error: gemm::Error) -> Error {

@@ -104,7 +104,7 @@ trait Pooled: Element + PartialOrd {
     const LOWEST: Self;
     fn plus(self, other: Self) -> Self;
     /// The mean of `count` numbers whose sum this is.
-    fn shared_by(self, count: usize) -> Self;
+    fn divided_by(self, count: usize) -> Self;
     fn to_f64(self) -> f64;
     fn from_f64(value: f64) -> Self;
 }
@@ -118,7 +118,7 @@ macro_rules! pooled {
                 $plus(self, other)
             }
 
-            fn shared_by(self, count: usize) -> Self {
+            fn divided_by(self, count: usize) -> Self {
                 self / count.max(1) as $t
             }
 
@@ -141,27 +141,27 @@ pooled! {
 }
 
 /// The pooling function.
-trait Rule: 'static {
+trait PoolFunction: 'static {
     fn pool<T: Pooled>(values: impl Iterator<Item = T>) -> T;
 }
 
 struct Largest;
 struct Average;
 
-impl Rule for Largest {
+impl PoolFunction for Largest {
     fn pool<T: Pooled>(values: impl Iterator<Item = T>) -> T {
         values.fold(T::LOWEST, |best, x| if x > best { x } else { best })
     }
 }
 
-impl Rule for Average {
+impl PoolFunction for Average {
     fn pool<T: Pooled>(values: impl Iterator<Item = T>) -> T {
         let mut count = 0;
         let sum = values.fold(T::default(), |sum, x| {
             count += 1;
             sum.plus(x)
         });
-        sum.shared_by(count)
+        sum.divided_by(count)
     }
 }
 
@@ -186,7 +186,7 @@ impl Regions<'_> {
             ensure!(
                 is_sound && borders.len() >= 2,
                 InvalidArgument,
-                "{name}_pooling_sequence must go up from 0 to at most {size}, is {borders:?}"
+                "{name}_pooling_sequence must ascend from 0 to at most {size}, is {borders:?}"
             );
         }
         Ok(())
@@ -258,7 +258,7 @@ fn borders(
 }
 
 /// The attrs of pooling.
-struct Cut {
+struct PoolAttrs {
     ratios: [f32; 4],
     pseudo_random: bool,
     deterministic: bool,
@@ -270,8 +270,8 @@ struct State {
     kept: Option<[Tensor; 2]>,
 }
 
-impl Cut {
-    fn from_init(init: &KernelInit<'_>) -> Result<Cut> {
+impl PoolAttrs {
+    fn from_init(init: &KernelInit<'_>) -> Result<PoolAttrs> {
         let attrs = init.attrs();
         let ratios = attrs.floats("pooling_ratio")?;
         let ratios: [f32; 4] = ratios
@@ -287,7 +287,7 @@ impl Cut {
             Unimplemented,
             "Fractional pooling is not yet supported on the batch nor channel dimension."
         );
-        Ok(Cut {
+        Ok(PoolAttrs {
             ratios,
             pseudo_random: attrs.bool("pseudo_random")?,
             deterministic: attrs.bool("deterministic")?,
@@ -323,9 +323,9 @@ impl Cut {
     }
 }
 
-fn pool<R: Rule, T: Pooled>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn pool<R: PoolFunction, T: Pooled>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let overlapping = init.attrs().bool("overlapping")?;
-    let cut = Cut::from_init(init)?;
+    let cut = PoolAttrs::from_init(init)?;
     let state = Mutex::new(State { generator: own_generator(init)?, kept: None });
     AnyKernel::new(move |ctx| {
         let shape = ctx.input(0)?.shape();
@@ -433,7 +433,7 @@ fn max_grad<T: Pooled>(init: &KernelInit<'_>) -> Result<AnyKernel> {
             }
         })?;
         if let Some(at) = is_other.get() {
-            bail!(InvalidArgument, "orig_output is not what orig_input gives, at element {at}");
+            bail!(InvalidArgument, "orig_output does not match orig_input at element {at}");
         }
         ctx.set_output(0, out)
     })

@@ -126,7 +126,7 @@ pub(crate) fn set_broadcast(
         repeated_axes(g, [&g.shape(x), &g.shape(y)], |g| Ok([g.shape_of(x)?, g.shape_of(y)?]))?;
     for ((k, adjoint), axes) in [(i, of_i), (j, of_j)].into_iter().zip(axes) {
         if let Some(adjoint) = adjoint {
-            let summed = sum_away(g, adjoint, axes, g.input(k))?;
+            let summed = sum_to_shape(g, adjoint, axes, g.input(k))?;
             g.set(k, summed)?;
         }
     }
@@ -139,7 +139,7 @@ pub(crate) fn set_repeated(g: &mut GradientContext<'_>, i: usize, adjoint: Outpu
     let [axes, _] = repeated_axes(g, [&g.shape(x), &g.shape(adjoint)], |g| {
         Ok([g.shape_of(x)?, g.shape_of(adjoint)?])
     })?;
-    let summed = sum_away(g, adjoint, axes, x)?;
+    let summed = sum_to_shape(g, adjoint, axes, x)?;
     g.set(i, summed)
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn repeated_axes(
 }
 
 /// Sums over the axes, if any, and reshapes to the shape of `like`.
-pub(crate) fn sum_away(
+pub(crate) fn sum_to_shape(
     g: &mut GradientContext<'_>,
     adjoint: Output,
     axes: Option<Output>,

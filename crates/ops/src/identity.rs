@@ -142,14 +142,17 @@ checked!(f16, bf16, f32, f64);
 
 /// Which non-finite values a tensor contains.
 #[derive(Default)]
-struct Findings {
+struct NonFinite {
     minus_infinity: bool,
     plus_infinity: bool,
     nan: bool,
 }
 
 /// Finds non-finite values; tensors without any take a single fast pass.
-fn look<T: Checked>(ctx: &KernelContext<'_>, tensor: &Tensor) -> Result<Option<Findings>> {
+fn find_non_finite<T: Checked>(
+    ctx: &KernelContext<'_>,
+    tensor: &Tensor,
+) -> Result<Option<NonFinite>> {
     let elements = tensor.as_slice::<T>()?;
     let sick = std::sync::atomic::AtomicBool::new(false);
     ctx.parallel_for(elements.len(), 0.3, |range| {
@@ -162,7 +165,7 @@ fn look<T: Checked>(ctx: &KernelContext<'_>, tensor: &Tensor) -> Result<Option<F
     if !sick.into_inner() {
         return Ok(None);
     }
-    let mut found = Findings::default();
+    let mut found = NonFinite::default();
     for x in elements.iter().filter(|x| !x.is_finite()) {
         let x = x.to_f64();
         found.nan |= x.is_nan();
@@ -175,7 +178,7 @@ fn look<T: Checked>(ctx: &KernelContext<'_>, tensor: &Tensor) -> Result<Option<F
 fn check_numerics<T: Checked>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let message = init.attrs().string("message")?.to_owned();
     AnyKernel::new(move |ctx| {
-        if let Some(found) = look::<T>(ctx, ctx.input(0)?)? {
+        if let Some(found) = find_non_finite::<T>(ctx, ctx.input(0)?)? {
             let what = match (found.plus_infinity || found.minus_infinity, found.nan) {
                 (true, true) => "Inf and NaN",
                 (true, false) => "Inf",
@@ -190,7 +193,7 @@ fn check_numerics<T: Checked>(init: &KernelInit<'_>) -> Result<AnyKernel> {
 fn check_numerics_v2<T: Checked>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let message = init.attrs().string("message")?.to_owned();
     AnyKernel::new(move |ctx| {
-        if let Some(found) = look::<T>(ctx, ctx.input(0)?)? {
+        if let Some(found) = find_non_finite::<T>(ctx, ctx.input(0)?)? {
             let kinds =
                 [("-Inf", found.minus_infinity), ("+Inf", found.plus_infinity), ("NaN", found.nan)];
             let names: Vec<&str> = kinds.iter().filter(|k| k.1).map(|k| k.0).collect();

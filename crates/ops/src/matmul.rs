@@ -159,13 +159,13 @@ fn matrix<T: Factor>(batch: &Tensor, index: usize, transpose: bool) -> Result<Ma
     };
     let data = &batch.as_slice::<T>()?[index * rows * columns..];
     let matrix = MatRef::row_major(data, rows, columns)
-        .ok_or_else(|| err!(Internal, "matrix {index} of {} is not there", batch.shape()))?;
+        .ok_or_else(|| err!(Internal, "matrix {index} of {} is out of bounds", batch.shape()))?;
     Ok(if transpose { matrix.transposed() } else { matrix })
 }
 
 fn whole<T>(data: &mut [T], rows: usize, columns: usize) -> Result<MatMut<'_, T>> {
     MatMut::row_major(data, rows, columns)
-        .ok_or_else(|| err!(Internal, "the product does not fit its memory"))
+        .ok_or_else(|| err!(Internal, "the matrix product is out of bounds"))
 }
 
 /// Elements with a conjugate; for real elements the identity.
@@ -235,7 +235,7 @@ fn multiply_batches<T: Conjugate>(
         // All batches are multiplied by the same matrix, so their rows form one matrix.
         let all_rows = x.num_elements() / inner;
         let a = MatRef::row_major(x.as_slice::<T>()?, all_rows, inner)
-            .ok_or_else(|| err!(Internal, "the rows of {} are not there", x.shape()))?;
+            .ok_or_else(|| err!(Internal, "the rows of {} are out of bounds", x.shape()))?;
         let b = matrix::<T>(&y, 0, flags.second)?;
         multiply_weights(ctx, a, (&y, b), whole(data, all_rows, columns)?, Write::Overwrite)?;
     } else if !data.is_empty() {

@@ -3,7 +3,7 @@
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{DType, PartialShape, Result};
 
-use crate::gradients::{conj, repeated_axes, sum_away};
+use crate::gradients::{conj, repeated_axes, sum_to_shape};
 
 /// A factor of a product, and whether it is transposed.
 type Side = (Output, bool);
@@ -78,7 +78,7 @@ pub(crate) fn batch_mat_mul_grad(g: &mut GradientContext<'_>) -> Result<()> {
     })?;
     for (i, ((left, adj_left), (right, adj_right))) in products.into_iter().enumerate() {
         let product = batch_product(g, (left, adj_left), (right, adj_right), g.dtype(g.input(i)))?;
-        let adjoint = sum_away(g, product, axes[i], g.input(i))?;
+        let adjoint = sum_to_shape(g, product, axes[i], g.input(i))?;
         g.set(i, adjoint)?;
     }
     Ok(())

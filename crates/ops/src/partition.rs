@@ -152,7 +152,7 @@ fn dynamic_stitch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 /// Marks an output row that no input row is copied to.
-const NOWHERE: i64 = -1;
+const NO_SOURCE: i64 = -1;
 
 fn dynamic_stitch(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let n = init.attrs().size("N")?;
@@ -163,7 +163,7 @@ fn dynamic_stitch(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let mut output = blank(ctx, ctx.input(n)?.dtype(), Shape::new(&dims)?)?;
         let mut map = ctx.allocate(DType::Int64, Shape::new(&[rows, 2])?)?;
         let (map, _) = map.as_mut_slice::<i64>()?.as_chunks_mut::<2>();
-        map.fill([NOWHERE; 2]);
+        map.fill([NO_SOURCE; 2]);
         for i in 0..n {
             let indices = ctx.input(i)?.as_slice::<i32>()?;
             // For equal indices, later inputs and later rows apply.
@@ -228,7 +228,7 @@ fn stitch<C: Cell>(
     let cost = 2.0 + row as f64 * nanoseconds_per_cell::<C>();
     for_each_rows(ctx, target, row, cost, |first, part| {
         for (to, &[source, from]) in part.chunks_exact_mut(row).zip(&map[first..]) {
-            if source == NOWHERE {
+            if source == NO_SOURCE {
                 to.fill(C::default());
             } else {
                 let from = from as usize * row;

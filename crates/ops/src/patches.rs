@@ -139,7 +139,7 @@ impl Convolution {
         let layout = &mut layout[..range.len() * columns];
         for group in 0..self.groups {
             for (row, layout) in range.clone().zip(layout.chunks_exact_mut(columns)) {
-                self.lay_out(images, row, group, layout);
+                self.im2col_row(images, row, group, layout);
             }
             let first = group * group_out;
             let a = view(layout, (range.len(), columns), (columns, 1))?;
@@ -175,7 +175,7 @@ impl Convolution {
     }
 
     /// im2col: copies the window of one output pixel, in order, with zeros outside the image.
-    fn lay_out<A: Factor>(&self, images: &[A], row: usize, group: usize, out: &mut [A]) {
+    fn im2col_row<A: Factor>(&self, images: &[A], row: usize, group: usize, out: &mut [A]) {
         let (pixels, channels) = (self.grid.output_pixels(), self.in_channels);
         let (image, window) = (row / pixels, row % pixels);
         let (depth, first) = (self.group_in(), group * self.group_in());
@@ -217,7 +217,7 @@ impl Convolution {
             return multiply(ctx, a, b, c, Write::Overwrite);
         }
         if let Some(direct) = Direct::backwards::<A>(self) {
-            let turned = direct.turned(ctx, filter)?;
+            let turned = direct.rotated_filter(ctx, filter)?;
             return direct.forward(ctx, gradient, &turned, images);
         }
         images.fill(A::default());
@@ -254,7 +254,7 @@ impl Convolution {
                 let c = view_mut(layout, (count, columns), columns)?;
                 multiply_alone(ctx, a, b, c, Write::Overwrite)?;
                 for (window, layout) in (start..).zip(layout.chunks_exact(columns)) {
-                    self.put_back(layout, window, group, out);
+                    self.col2im_row(layout, window, group, out);
                 }
             }
         }
@@ -262,7 +262,7 @@ impl Convolution {
     }
 
     /// col2im: adds a window's cells to the image pixels that they cover.
-    fn put_back<A: Factor + std::ops::AddAssign>(
+    fn col2im_row<A: Factor + std::ops::AddAssign>(
         &self,
         layout: &[A],
         window: usize,
@@ -313,7 +313,7 @@ impl Convolution {
                 let layout = &mut layout.as_mut_slice::<A>()?[..count * columns];
                 for_each_rows(ctx, layout, columns, 0.3 * columns as f64, |first, part| {
                     for (i, part) in (first..).zip(part.chunks_exact_mut(columns)) {
-                        self.lay_out(images, start + i, group, part);
+                        self.im2col_row(images, start + i, group, part);
                     }
                 })?;
                 let first = group * group_out;
@@ -336,9 +336,10 @@ pub(crate) fn filter_window(filter: &[usize]) -> Sizes {
 }
 
 fn view<T>(data: &[T], size: (usize, usize), strides: (usize, usize)) -> Result<MatRef<'_, T>> {
-    MatRef::new(data, size, strides).ok_or_else(|| err!(Internal, "a factor is not there"))
+    MatRef::new(data, size, strides).ok_or_else(|| err!(Internal, "a factor is out of bounds"))
 }
 
 fn view_mut<T>(data: &mut [T], size: (usize, usize), stride: usize) -> Result<MatMut<'_, T>> {
-    MatMut::new(data, size, stride).ok_or_else(|| err!(Internal, "a product does not fit"))
+    MatMut::new(data, size, stride)
+        .ok_or_else(|| err!(Internal, "a matrix product is out of bounds"))
 }

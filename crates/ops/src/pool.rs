@@ -340,14 +340,14 @@ where
         );
         let format = pooling.sliding.format;
         let grad = format.to_channels_last(ctx, wide_view::<T>(ctx, 1)?)?;
-        let out = spread::<T::Wide>(ctx, &images, format, grad.as_slice()?)?;
+        let out = scatter_average::<T::Wide>(ctx, &images, format, grad.as_slice()?)?;
         let out = format.restore(ctx, narrowed::<T>(ctx, out)?)?;
         ctx.set_output(0, out)
     })
 }
 
 /// Adds to each pixel its share of the gradients of all windows that contain it.
-fn spread<A: Real>(
+fn scatter_average<A: Real>(
     ctx: &KernelContext<'_>,
     images: &Images,
     format: Format,

@@ -20,7 +20,8 @@ pub(crate) fn multiply<T: Factor>(
     c: MatMut<'_, T>,
     write: Write,
 ) -> Result<()> {
-    let product = Gemm::new(a, b).ok_or_else(|| err!(Internal, "matrices do not fit"))?;
+    let product =
+        Gemm::new(a, b).ok_or_else(|| err!(Internal, "matrices have incompatible shapes"))?;
     let mut scratch = ctx.allocate(DType::UInt8, Shape::new(&[product.scratch_len()])?)?;
     let scratch = as_uninit(scratch.as_mut_slice()?);
     on_threads(ctx, |run_blocks| product.run(c, write, scratch, run_blocks))
@@ -36,7 +37,7 @@ pub(crate) fn multiply_weights<T: Factor>(
     write: Write,
 ) -> Result<()> {
     if ctx.step().keeps_packed_weights()
-        && let Some(product) = Gemm::keeping(a, b)
+        && let Some(product) = Gemm::prepacked(a, b)
         && let Some(packed) = packed_weights(ctx, weights, b, &product)?
     {
         let packed = as_packed(packed)?;
@@ -63,7 +64,7 @@ fn packed_weights<'w, T: Factor>(
     let sizes = [b.rows(), b.cols(), b.row_stride(), b.col_stride()];
     let form = Form { rule: "right factor in panels", sizes };
     let bytes = product.scratch_len();
-    Ok(kept_form(ctx, weights, form, bytes, || {
+    Ok(cached_form(ctx, weights, form, bytes, || {
         let mut packed = ctx.zeros(DType::UInt8, Shape::new(&[bytes])?)?;
         let memory = as_uninit(packed.as_mut_slice()?);
         on_threads(ctx, |run_blocks| product.pack(memory, run_blocks))?;
@@ -73,7 +74,7 @@ fn packed_weights<'w, T: Factor>(
 
 /// The form `form` of weights, of `bytes` bytes, if it is cached. It is computed by `derive` at the
 /// second request, as long as half of the session's memory budget stays free for steps.
-pub(crate) fn kept_form<'w>(
+pub(crate) fn cached_form<'w>(
     ctx: &KernelContext<'_>,
     weights: &'w Tensor,
     form: Form,
@@ -118,7 +119,7 @@ impl<'a, T: Factor> Packed<'a, T> {
         rows: usize,
         b: MatRef<'a, T>,
     ) -> Result<Packed<'a, T>> {
-        let product = Gemm::keeping_right(rows, b);
+        let product = Gemm::prepacked_right(rows, b);
         let mut scratch = ctx.allocate(DType::UInt8, Shape::new(&[product.scratch_len()])?)?;
         let memory = as_uninit(scratch.as_mut_slice()?);
         on_threads(ctx, |run_blocks| product.pack(memory, run_blocks))?;
@@ -147,7 +148,8 @@ pub(crate) fn multiply_here<T: Factor>(
     c: MatMut<'_, T>,
     write: Write,
 ) -> Result<()> {
-    let product = Gemm::new(a, b).ok_or_else(|| err!(Internal, "matrices do not fit"))?;
+    let product =
+        Gemm::new(a, b).ok_or_else(|| err!(Internal, "matrices have incompatible shapes"))?;
     product.run(c, write, &mut [], &|blocks, work| (0..blocks).for_each(work)).map_err(describe)
 }
 
@@ -158,8 +160,8 @@ pub(crate) fn is_small<T: Factor>(a: MatRef<'_, T>, b: MatRef<'_, T>) -> bool {
 
 fn as_uninit(bytes: &mut [u8]) -> &mut [MaybeUninit<u8>] {
     let (start, len) = (bytes.as_mut_ptr(), bytes.len());
-    // SAFETY: the layouts are the same, and the borrow is as long; nobody reads the bytes after
-    // the product, which alone could leave them uninitialised.
+    // SAFETY: the layouts are the same, and the borrow has the same lifetime; no code reads the
+    // bytes after the product, which alone could leave them uninitialized.
     unsafe { std::slice::from_raw_parts_mut(start.cast(), len) }
 }
 
@@ -184,7 +186,8 @@ pub(crate) fn multiply_alone<T: Factor>(
     c: MatMut<'_, T>,
     write: Write,
 ) -> Result<()> {
-    let product = Gemm::new(a, b).ok_or_else(|| err!(Internal, "matrices do not fit"))?;
+    let product =
+        Gemm::new(a, b).ok_or_else(|| err!(Internal, "matrices have incompatible shapes"))?;
     let mut scratch = ctx.allocate(DType::UInt8, Shape::new(&[product.scratch_len()])?)?;
     let scratch = as_uninit(scratch.as_mut_slice()?);
     product.run(c, write, scratch, &|blocks, work| (0..blocks).for_each(work)).map_err(describe)
@@ -234,10 +237,10 @@ mod tests {
         let plain = bits(&make().run().unwrap());
         let budget = Budget::new(1 << 30);
         for round in 0..3 {
-            let kept = bits(&make().keeping_weights(&budget).run().unwrap());
+            let kept = bits(&make().caching_weights(&budget).run().unwrap());
             assert_eq!(kept, plain, "{what}, round {round}");
         }
-        let kept = bits(&make().keeping_weights(&budget).backwards().run().unwrap());
+        let kept = bits(&make().caching_weights(&budget).backwards().run().unwrap());
         assert_eq!(kept, plain, "{what}, backwards");
         budget.used_bytes() > 0
     }
@@ -305,7 +308,7 @@ mod tests {
         let product = |b: &Tensor, kept: Option<&Arc<Budget>>| {
             let call = call("MatMul").input(a.clone()).input(b.clone());
             let call = match kept {
-                Some(budget) => call.keeping_weights(budget),
+                Some(budget) => call.caching_weights(budget),
                 None => call,
             };
             bits(&call.run().unwrap())
@@ -329,7 +332,7 @@ mod tests {
         let budget = Budget::new(600 << 10);
         for _ in 0..4 {
             let call = call("MatMul").input(a.clone()).input(b.clone());
-            call.keeping_weights(&budget).run().unwrap();
+            call.caching_weights(&budget).run().unwrap();
             assert_eq!(budget.used_bytes(), 0);
         }
     }

@@ -11,9 +11,9 @@ use crate::strided::{Dim, Segment, StridedCopy, copy_boxes, strides};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        REVERSE.with_gradient(again),
-        REVERSE_V2.with_gradient(again),
-        REVERSE_SEQUENCE.with_gradient(again),
+        REVERSE.with_gradient(reverse_adjoint),
+        REVERSE_V2.with_gradient(reverse_adjoint),
+        REVERSE_SEQUENCE.with_gradient(reverse_adjoint),
         ROLL.with_gradient(roll_grad),
     ],
     kernels: &[
@@ -288,7 +288,7 @@ fn roll(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// The gradient is the same reversal of the adjoint.
-fn again(g: &mut GradientContext<'_>) -> Result<()> {
+fn reverse_adjoint(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, op, what) = (g.grad(0)?, g.node().op.name.clone(), g.input(1));
     let adjoint = g.op_like(&op, &["seq_dim", "batch_dim"]).inputs(&[grad, what]).build()?;
     g.set(0, adjoint)

@@ -271,7 +271,7 @@ type Specs = SmallVec<[Spec; 6]>;
 type Axes = SmallVec<[Axis; 6]>;
 
 /// Assigns the entries to the input's dimensions; an ellipsis covers as many as are missing.
-fn spread(
+fn assign_entries(
     masks: Masks,
     begin: &[Option<i64>],
     end: &[Option<i64>],
@@ -401,7 +401,7 @@ impl StridedSlice {
         };
         let (begin, end) = (entries(first, "begin")?, entries(first + 1, "end")?);
         let stride = entries(first + 2, "strides")?;
-        let (specs, axes) = spread(masks, &begin, &end, &stride, shape.len())?;
+        let (specs, axes) = assign_entries(masks, &begin, &end, &stride, shape.len())?;
         let mut part = Part::default();
         for (i, (spec, &dim)) in specs.iter().zip(shape).enumerate() {
             let dim = spec.part(i, Some(dim))?;
@@ -467,7 +467,7 @@ fn strided_slice_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let unknown = || smallvec::smallvec![None; n];
     let [begin, end, stride] = [1, 2, 3].map(|i| entries(c, i).unwrap_or_else(unknown));
     let masks = Masks::from_attrs(&c.attrs())?;
-    let (specs, axes) = spread(masks, &begin, &end, &stride, dims.len())?;
+    let (specs, axes) = assign_entries(masks, &begin, &end, &stride, dims.len())?;
     let mut result = Dims::new();
     for axis in axes {
         match axis {
@@ -487,7 +487,8 @@ fn strided_slice_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
         return None;
     }
     let masks = Masks::from_attrs(&c.attrs()).ok()?;
-    let (specs, axes) = spread(masks, &begin.elements, &end.elements, &stride.elements, 1).ok()?;
+    let (specs, axes) =
+        assign_entries(masks, &begin.elements, &end.elements, &stride.elements, 1).ok()?;
     let part = specs[0].part(0, Some(value.elements.len())).ok()??;
     let picked = (0..part.len).map(|i| {
         let at = part.begin as i64 + i as i64 * part.step;

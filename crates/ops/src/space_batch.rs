@@ -72,7 +72,7 @@ const BATCH_TO_SPACE_ND: OpDef = OpDef {
 };
 
 /// A size that may be unknown.
-type Unsure = Option<i64>;
+type MaybeSize = Option<i64>;
 
 fn space_to_batch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     infer(c, "paddings", |size, block, [before, after]| {
@@ -112,7 +112,7 @@ fn infer(
 ) -> Result<()> {
     let has_block_shape = c.num_inputs() == 3;
     let to_batch = borders_name == "paddings";
-    let (spatial, blocks): (Option<usize>, SmallVec<[Unsure; 4]>) = if has_block_shape {
+    let (spatial, blocks): (Option<usize>, SmallVec<[MaybeSize; 4]>) = if has_block_shape {
         let shape = c.with_rank(1, "block_shape", 1)?;
         let known = c.partial_value(1).map(|value| value.elements);
         let blocks = known.map(|k| k.iter().copied().collect()).unwrap_or_default();

@@ -278,7 +278,7 @@ fn spread_rows<T: Summed>(ctx: &mut KernelContext<'_>, scale: Scale) -> Result<(
     check_pairs(indices, ids)?;
     ensure!(grad.rank() >= 1, InvalidArgument, "grad must be at least rank 1");
     let rows = rows_of_all(ctx)?;
-    let output = spread::<T>(ctx, Indices::of(indices)?, rows, scale)?;
+    let output = scatter_rows::<T>(ctx, Indices::of(indices)?, rows, scale)?;
     ctx.set_output(0, output)
 }
 
@@ -290,7 +290,7 @@ fn rows_of_all(ctx: &KernelContext<'_>) -> Result<usize> {
 }
 
 /// A tensor of `limit` rows in which the row of segment `ids[i]` is added to row `indices[i]`.
-fn spread<T: Summed>(
+fn scatter_rows<T: Summed>(
     ctx: &KernelContext<'_>,
     indices: Indices<'_>,
     limit: usize,
@@ -395,7 +395,7 @@ fn spread_to_picked<T: Summed>(ctx: &mut KernelContext<'_>, scale: Scale) -> Res
             *place = picked.partition_point(|&p| p < indices.at(first + i)) as i64;
         }
     })?;
-    let output = spread::<T>(ctx, Indices::of(&places)?, picked.len(), scale)?;
+    let output = scatter_rows::<T>(ctx, Indices::of(&places)?, picked.len(), scale)?;
     let mut which = ctx.allocate_output(1, Shape::new(&[picked.len()])?)?;
     if which.dtype() == DType::Int64 {
         which.as_mut_slice::<i64>()?.copy_from_slice(picked);

@@ -77,8 +77,8 @@ pub(crate) fn stage_len(form: Form, size: usize) -> usize {
 /// `from` is valid for `n` elements of `size` bytes with this `form`, and `to` is a stage; `n` is
 /// at most [`stage_len`].
 pub(crate) unsafe fn fill_stage(form: Form, size: usize, from: *const u8, to: *mut u8, n: usize) {
-    // SAFETY: as the caller promises; stages are aligned for every element type, and memory that
-    // is written through these slices may be read by nobody else.
+    // SAFETY: the caller guarantees it; stages are aligned for every element type, and memory that
+    // is written through these slices has no other readers.
     unsafe {
         match form {
             Form::Plain => std::ptr::copy_nonoverlapping(from, to, n * size),

@@ -119,7 +119,7 @@ impl StridedCopy {
                 && self.target_start as u128 + reach < target_len as u128
                 && is_injective,
             Internal,
-            "a strided copy leaves its tensors: {self:?} from {source_len} to {target_len}"
+            "a strided copy is out of bounds: {self:?} from {source_len} to {target_len}"
         );
         Ok(())
     }

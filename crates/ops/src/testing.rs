@@ -103,7 +103,7 @@ impl Call {
     }
 
     /// Enables the cache of packed weights, charged to this budget.
-    pub(crate) fn keeping_weights(mut self, budget: &Arc<Budget>) -> Self {
+    pub(crate) fn caching_weights(mut self, budget: &Arc<Budget>) -> Self {
         self.weights = Some(budget.clone());
         self
     }

@@ -248,7 +248,7 @@ fn select<T: Element + PartialOrd>(
         for (i, &x) in row.iter().enumerate().skip(k + 1) {
             if comes_before(&(x, i), &best[0]) {
                 remove_least(best);
-                rise(best, 0, k - 1, (x, i));
+                sift_up(best, 0, k - 1, (x, i));
             }
         }
         if is_sorted {
@@ -321,11 +321,11 @@ fn sift<T: Copy + PartialOrd>(heap: &mut [Candidate<T>], hole: usize, item: Cand
         heap[hole] = heap[len - 1];
         hole = len - 1;
     }
-    rise(heap, top, hole, item);
+    sift_up(heap, top, hole, item);
 }
 
 /// Moves `item` up from `hole`, at most to `top`.
-fn rise<T: Copy + PartialOrd>(
+fn sift_up<T: Copy + PartialOrd>(
     heap: &mut [Candidate<T>],
     top: usize,
     mut hole: usize,

@@ -258,7 +258,7 @@ macro_rules! with_key {
                     let $view = Bits::<8>::view;
                     $body
                 }
-                _ => bail!(Unimplemented, "{other} elements cannot be told apart"),
+                _ => bail!(Unimplemented, "Unique does not support dtype {other}"),
             },
         }
     };

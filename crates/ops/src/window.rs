@@ -199,7 +199,7 @@ pub(crate) struct Sliding {
     pub(crate) dilations: Sizes,
     pub(crate) padding: Padding,
     /// Whether batch or channels have a stride or a dilation, which no kernel supports.
-    slides_elsewhere: bool,
+    slides_batch_or_channels: bool,
 }
 
 impl Sliding {
@@ -235,8 +235,8 @@ impl Sliding {
             "SAME" => Padding::Same,
             _ => Padding::Valid,
         };
-        let slides_elsewhere = strides_elsewhere || dilates_elsewhere;
-        Ok(Sliding { format, strides, dilations, padding, slides_elsewhere })
+        let slides_batch_or_channels = strides_elsewhere || dilates_elsewhere;
+        Ok(Sliding { format, strides, dilations, padding, slides_batch_or_channels })
     }
 
     /// From the given sizes, for channels-last images. With two spatial dimensions the first size
@@ -248,13 +248,13 @@ impl Sliding {
         padding: Padding,
     ) -> Sliding {
         let format = Format { spatial, channels_first: false };
-        Sliding { format, strides, dilations, padding, slides_elsewhere: false }
+        Sliding { format, strides, dilations, padding, slides_batch_or_channels: false }
     }
 
     /// Rejects strides and dilations of batch and channels.
     pub(crate) fn check(self) -> Result<Sliding> {
         ensure!(
-            !self.slides_elsewhere,
+            !self.slides_batch_or_channels,
             Unimplemented,
             "strides and dilations in the batch and depth dimensions are not supported"
         );

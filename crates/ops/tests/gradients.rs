@@ -21,7 +21,7 @@ use thalweg_proto as pb;
 use thalweg_tensor::*;
 
 /// Ops whose gradient is not the derivative, and why.
-const NOT_THE_SLOPE: &[(&str, &str)] = &[
+const NOT_THE_DERIVATIVE: &[(&str, &str)] = &[
     ("Cholesky", "both triangles of the matrix get half, though one is read"),
     ("TensorScatterUpdate", "of updates of one element all get its adjoint, the last one wins"),
     ("FakeQuantWithMinMaxArgs", "the gradient passes as if nothing were rounded"),
@@ -41,7 +41,7 @@ const NOT_THE_SLOPE: &[(&str, &str)] = &[
 
 /// Ops whose gradient TensorFlow does not conjugate where it should, or for whose complex values it
 /// treats the argument as constant.
-const NOT_THE_SLOPE_OF_COMPLEX: &[&str] = &[
+const NOT_THE_COMPLEX_DERIVATIVE: &[&str] = &[
     "Cumprod",
     "EuclideanNorm",
     "MulNoNan",
@@ -53,7 +53,7 @@ const NOT_THE_SLOPE_OF_COMPLEX: &[&str] = &[
 ];
 
 /// Ops whose gradient is the derivative, but whose second gradient is not the second derivative.
-const NOT_THE_SECOND_SLOPE: &[(&str, &str)] = &[
+const NOT_THE_SECOND_DERIVATIVE: &[(&str, &str)] = &[
     ("TensorArrayWriteV3", "an array of gradients has no gradients, in TensorFlow neither"),
     ("TensorArrayReadV3", "as TensorArrayWriteV3"),
     ("TensorArrayGatherV3", "as TensorArrayWriteV3"),
@@ -69,7 +69,7 @@ const NOT_THE_SECOND_SLOPE: &[(&str, &str)] = &[
 
 /// Ops whose derivative may be NaN because of elements that do not affect the gradient, as in
 /// TensorFlow.
-const NAN_BY_THE_IRRELEVANT: &[(&str, &str)] =
+const NAN_FROM_UNUSED_ELEMENTS: &[(&str, &str)] =
     &[("CumulativeLogsumexp", "an exclusive sum begins with the logarithm of zero")];
 
 /// Ops in gradients that TensorFlow cannot differentiate either.
@@ -91,7 +91,7 @@ const UNDIFFERENTIABLE: &[&str] = &[
 ];
 
 /// Ops whose gradient has no gradient, as in TensorFlow.
-const ONCE_ONLY: &[&str] = &[
+const NO_SECOND_GRADIENT: &[&str] = &[
     "Dilation2D",
     "FractionalAvgPool",
     "FractionalMaxPool",
@@ -313,20 +313,20 @@ fn erase(node: &mut pb::NodeDef, feeds: &mut HashMap<String, Tensor>) -> Result<
 #[test]
 fn slopes() {
     for_each_case("as measured", &[], |case| {
-        if is_listed(NOT_THE_SLOPE, case) || !has_slope(case) {
+        if is_listed(NOT_THE_DERIVATIVE, case) || !is_differentiable(case) {
             return Ok(NotComparable("the gradient is not the slope, or there is none"));
         }
         // Finite differences use 64-bit floats if the op supports them.
         match widened(case)? {
-            Some(precise) => check_slopes(case, precise, 1e-6, 1e-4),
-            None => check_slopes(case, cases::graph_of(case), 1e-2, 5e-2),
+            Some(precise) => check_derivatives(case, precise, 1e-6, 1e-4),
+            None => check_derivatives(case, cases::graph_of(case), 1e-2, 5e-2),
         }
     });
 }
 
 /// Compares the adjoints with finite differences of the outputs, weighted by their adjoints;
 /// returns the number of adjoints compared.
-fn check_slopes(case: &Json, def: pb::GraphDef, step: f64, tolerance: f64) -> Result<Checked> {
+fn check_derivatives(case: &Json, def: pb::GraphDef, step: f64, tolerance: f64) -> Result<Checked> {
     let Some(d) = differentiate(case, def)? else { return Ok(NoGradient) };
     let mut interpreter = d.interpreter();
     let (ys, seeds) = d.names(&d.ys);
@@ -357,13 +357,13 @@ fn check_slopes(case: &Json, def: pb::GraphDef, step: f64, tolerance: f64) -> Re
 
 #[test]
 fn second_derivatives() {
-    for_each_case("second order", ONCE_ONLY, |case| {
+    for_each_case("second order", NO_SECOND_GRADIENT, |case| {
         // The gradient of Prod contains Cumprod.
         let is_prod = case["op"] == "Prod" && is_complex(case);
-        if is_listed(NOT_THE_SECOND_SLOPE, case) || !has_slope(case) || is_prod {
+        if is_listed(NOT_THE_SECOND_DERIVATIVE, case) || !is_differentiable(case) || is_prod {
             return Ok(NotComparable("the gradient's gradient is not its slope, or there is none"));
         }
-        let may_be_nan = is_listed(NAN_BY_THE_IRRELEVANT, case);
+        let may_be_nan = is_listed(NAN_FROM_UNUSED_ELEMENTS, case);
         // Second differences need 64-bit floats.
         let Some(precise) = widened(case)? else { return Ok(NotComparable("it has 32 bits")) };
         match differentiate(case, precise)? {
@@ -440,8 +440,8 @@ fn is_complex(case: &Json) -> bool {
 }
 
 /// Whether the op is smooth at the inputs of the case: no kinks, poles, ties or random numbers.
-fn has_slope(case: &Json) -> bool {
-    let is_listed = NOT_THE_SLOPE_OF_COMPLEX.iter().any(|op| case["op"] == *op);
+fn is_differentiable(case: &Json) -> bool {
+    let is_listed = NOT_THE_COMPLEX_DERIVATIVE.iter().any(|op| case["op"] == *op);
     case["smooth"] != false && !(is_listed && is_complex(case))
 }
 

@@ -232,7 +232,7 @@ mod tests {
             (0..len).map(next).collect()
         }
 
-        /// Which of `names` are received late. Whatever comes of it is no circle.
+        /// Which of `names` are received late; the result must be acyclic.
         fn late(&self, names: &[&str]) -> Vec<bool> {
             let graph = self.0.to_graph();
             let receives = graph.ids().filter(|id| graph.node(*id).role() == Role::Placeholder);

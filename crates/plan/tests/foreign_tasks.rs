@@ -49,7 +49,7 @@ fn plan(graph: &Graph, step: &Step, options: Options) -> Plan {
 }
 
 /// What TensorFlow would refuse in a graph that it is sent.
-fn strange(graph: &Graph) -> Vec<String> {
+fn unknown_to_tensorflow(graph: &Graph) -> Vec<String> {
     let tensorflow = OpRegistry::new([]).unwrap();
     let def = graph.to_def();
     let library = def.library.unwrap_or_default();
@@ -64,7 +64,7 @@ fn strange(graph: &Graph) -> Vec<String> {
             }
             continue;
         };
-        // Attrs of one's own begin so, and are let be.
+        // TensorFlow ignores unknown attrs that begin with an underscore.
         let unknown = |name: &&String| {
             !name.starts_with('_') && !op.attrs.iter().any(|attr| attr.name == **name)
         };
@@ -96,14 +96,14 @@ fn other_tasks_get_ops_that_tensorflow_knows() {
             assert_eq!((own.len(), others.len()), (1, 1), "{}: both have something", step.0);
             let nodes = others[0].graph.nodes();
             assert!(nodes.iter().any(|n| n.op.name == "_Send" || n.op.name == "_Recv"));
-            assert_eq!(strange(&others[0].graph), Vec::<String>::new(), "{}", step.0);
+            assert_eq!(unknown_to_tensorflow(&others[0].graph), Vec::<String>::new(), "{}", step.0);
         }
     }
 }
 
-/// The check itself sees what it is for.
+/// The check itself can fail.
 #[test]
-fn ops_of_ones_own_are_seen() {
+fn the_check_finds_an_op_that_is_not_tensorflows() {
     use thalweg_graph::{OpDef, Scope, shape};
     use thalweg_kernel::Family;
     static OWN: Family = Family {
@@ -114,5 +114,5 @@ fn ops_of_ones_own_are_seen() {
     let ops = op_registry(&families).unwrap();
     let mut s = Scope::new(ops.clone());
     s.op("OwnOp").name("own").build().unwrap();
-    assert_eq!(strange(&s.to_graph()), ["own: OwnOp is no op of TensorFlow's"]);
+    assert_eq!(unknown_to_tensorflow(&s.to_graph()), ["own: OwnOp is no op of TensorFlow's"]);
 }

@@ -1,4 +1,4 @@
-//! Tensors of other tasks are asked for no earlier than they can be needed.
+//! Delayed receives: tensors of other tasks are requested shortly before their readers can start.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use thalweg_graph::{Graph, Node, Output, Scope};
@@ -74,17 +74,17 @@ fn weights_come_a_few_layers_before_they_are_needed() {
     assert!(followed[..4].iter().all(Option::is_none), "the first ones come at once: {followed:?}");
     let ahead: Vec<usize> =
         (20..40).map(|i| i - followed[i].expect("later ones follow a layer")).collect();
-    // A layer takes 0.63 ms, a weight's way 4.3 ms, and it gets twice that.
+    // A layer takes 0.63 ms, the transfer of a weight 4.3 ms; receives start twice as long ahead.
     assert!(ahead.iter().all(|&a| (11..=18).contains(&a)), "{ahead:?}");
 }
 
 #[test]
-fn what_is_small_or_needed_at_once_comes_at_once() {
+fn small_or_urgent_tensors_are_not_delayed() {
     for (layers, bytes) in [(40, 1024), (3, WEIGHT_BYTES), (10, 70_000)] {
         let s = Scope::new(op_registry(FAMILIES).unwrap());
         chain(&s, layers, bytes);
         let graph = on_worker(&s, "end");
-        // Far less time goes into these layers than into the way of one weight.
+        // These layers take far less time than the transfer of one weight.
         assert_eq!(delayed(&graph), vec![false; layers], "{layers} of {bytes}");
     }
     // Readers that wait for nothing else.

@@ -203,9 +203,9 @@ fn state_and_its_group_stay_together() {
     let w1 = variable(&mut here, "w");
     let c = constant(&mut here, "c", 1.0);
     named(&mut free, "Assign", "init", &[v, c]);
-    // `w` is read by value: that binds it to nobody.
+    // `w` is read by value, which does not colocate its reader.
     named(&mut free, "Assign", "copy", &[v, w1]);
-    // Where state and who takes it differ, the state's wish counts.
+    // If the device strings of a variable and of its reader differ, that of the variable counts.
     named(&mut here, "Assign", "torn", &[v, c]);
     let class: &[&str] = &["loc:@v"];
     free.op("Neg").name("beside").input(c).attr("_class", class).build().unwrap();
@@ -271,7 +271,7 @@ fn tasks_are_chosen_as_tensorflow_does() {
         ("first", "ps:0"),
         ("own", "worker:1"),
         ("sum", "worker:1"),
-        // What comes from nothing goes to its readers, if they agree.
+        // A node without inputs is placed with its readers, if they are on one device.
         ("one", "ps:0"),
         ("both", "worker:1"),
         ("_recv_x_0", "worker:1"),
@@ -293,7 +293,7 @@ fn a_tensor_goes_to_a_device_once() {
     let plan = plan.unwrap();
     let count = |op: &str| {
         let nodes = plan.partitions.iter().flat_map(|p| p.graph.nodes());
-        // Those of the client are not meant.
+        // Edges to the client are not narrowed.
         let is_cut = |n: &&thalweg_graph::Node| n.attrs.get("client_terminated").is_none();
         nodes.filter(|n| n.op.name == op).filter(is_cut).count()
     };
@@ -301,7 +301,7 @@ fn a_tensor_goes_to_a_device_once() {
 }
 
 #[test]
-fn chosen_edges_between_tasks_go_in_sixteen_bits() {
+fn chosen_edges_between_tasks_are_sent_as_bfloat16() {
     let s = scope();
     let (mut ps, mut worker) = (s.on_device("/job:ps"), s.on_device("/job:worker"));
     let x = placeholder(&mut worker, "x");
@@ -342,7 +342,7 @@ fn work_goes_where_it_ends_first() {
     assert!(plan.placement.reasons.contains(&Reason::EarliestFinish));
     assert!(!plan.placement.predicted.is_empty());
     assert!(plan.placement.predicted.iter().all(|(start, end)| start < end));
-    // Behind a slow line the fast device is not worth the way.
+    // Behind a slow link the fast device does not pay off.
     w.links.within_task = (1.0, 1e3);
     w.devices[2].memory_bytes_per_second = 1e9;
     assert_eq!(cpu_of(&w.plan(&graph, &[], &["neg"], &[]).unwrap(), "neg"), 0);
@@ -365,18 +365,18 @@ fn constants_fold_and_equal_nodes_merge() {
     let late = s.op("Const").name("late").attr("value", proto).attr("dtype", DType::Float);
     let late = late.after(&[wait]).build().unwrap();
     named(&mut s, "AddV2", "later", &[late, a]);
-    // Zeroes of both signs are equal and not the same.
+    // 0.0 and -0.0 are equal, but different constants.
     let (zero, minus) = (constant(&mut s, "zero", 0.0), constant(&mut s, "minus", -0.0));
     let (inv1, inv2) =
         (named(&mut s, "Inv", "inv1", &[zero]), named(&mut s, "Inv", "inv2", &[minus]));
     s.op("Pack").name("both").inputs(&[inv1, inv2]).build().unwrap();
-    // Random numbers are drawn as often as they stand there.
+    // Equal random ops are not merged.
     let shape = s.constant(&Tensor::vector(&[1i32]).unwrap()).unwrap();
     for name in ["r1", "r2"] {
         let random = s.op("RandomUniform").name(name).input(shape).attr("dtype", DType::Float);
         random.build().unwrap();
     }
-    // What fails is left for the step to report.
+    // A node that fails is not folded; the step reports its error.
     let (zero, seven) = (Tensor::vector(&[0i32]).unwrap(), Tensor::vector(&[7i32]).unwrap());
     let (zero, seven) = (s.constant(&zero).unwrap(), s.constant(&seven).unwrap());
     named(&mut s, "FloorDiv", "fails", &[seven, zero]);
@@ -386,7 +386,7 @@ fn constants_fold_and_equal_nodes_merge() {
     let plan = w.plan(&graph, &["x"], &["y"], &[]).unwrap();
     assert_eq!(names(&plan), ["_recv_x_0", "_send_y_0", "sum", "y", "y1"]);
     assert_eq!(op_of(&plan, "sum"), Some("Const"));
-    // A fed node is whatever was fed.
+    // A fed node has the value of the feed.
     let plan = w.plan(&graph, &["x", "sum"], &["y"], &[]).unwrap();
     assert_eq!(op_of(&plan, "same"), Some("Identity"));
     let plan = w.plan(&graph, &[], &["later"], &[]).unwrap();

@@ -14,7 +14,7 @@ struct Counting;
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
-    /// Bytes that this thread has asked for and not given back, and the most there were.
+    /// Bytes that this thread has allocated and not freed, and the peak of that.
     static LIVE: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
@@ -26,7 +26,7 @@ fn change(bytes: isize) {
     });
 }
 
-// SAFETY: hands everything to the system's allocator, and counts.
+// SAFETY: every call is passed to the system's allocator; counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = COUNT.try_with(|c| c.set(c.get() + 1));
@@ -111,8 +111,8 @@ fn do_not_grow_with_the_nodes() {
     }
 }
 
-/// Bytes beyond what was there before that a loop of so many iterations takes at most, and how often
-/// it asks for some; as frames, and as functions.
+/// Peak of the bytes that a loop of so many iterations allocates, and its number of allocations; as
+/// frames, and as functions.
 fn bytes_in_loop(iterations: i32, parallel: i64, is_function: bool) -> (isize, usize) {
     let session = if is_function {
         let mut s = scope();
@@ -154,7 +154,7 @@ fn do_not_grow_with_the_iterations() {
             "{parallel} {is_function}: {few} and {many} bytes, {asked_few} and {asked_many} times"
         );
         assert!(many <= few + 256, "{parallel} {is_function}: {few} bytes, {many} for more");
-        // A function's end is told by a closure, which is gone with it.
+        // A closure, dropped after its call, reports a function's end.
         let by_iteration = if is_function { 2 * 5_000 } else { 0 };
         assert!(
             asked_many <= asked_few + 8 + by_iteration,

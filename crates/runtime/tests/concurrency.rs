@@ -1,4 +1,4 @@
-//! Many threads, waits and their ends. Everything is watched: a hang is a failure.
+//! Concurrent steps, asynchronous kernels, deadlines and cancellation. A watchdog turns a hang into a failure.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![expect(clippy::disallowed_methods, reason = "tests have threads and clocks of their own")]
 
@@ -26,7 +26,7 @@ fn deadlines_end_waits_chains_and_loops() {
         toy(&mut s, "ToyLoop", "loop", &[x]);
         let mut chain = x;
         for i in 0..100_000 {
-            chain = toy(&mut s, "ToyDear", &format!("c{i}"), &[chain]);
+            chain = toy(&mut s, "ToyExpensive", &format!("c{i}"), &[chain]);
         }
         let s = session(s.to_graph(), 2);
         s.make_callable(&["x"], &["c99999"], &[]).unwrap();
@@ -36,7 +36,7 @@ fn deadlines_end_waits_chains_and_loops() {
             assert_eq!(e.code(), Code::DeadlineExceeded, "{name}: {e}");
             assert!(begin.elapsed() < Duration::from_secs(20), "{name}");
         }
-        // A flag that a deadline raised is not the next step's.
+        // The cancellation of a step that passed its deadline is not that of the next step.
         for _ in 0..50 {
             let (y, _) =
                 s.run_with(&deadline(60_000), &[("x", number(1.0))], &["c0"], &[]).unwrap();
@@ -52,7 +52,7 @@ fn a_callers_handle_ends_its_steps_and_stays_its_own() {
         let x = feed(&mut s, "x");
         toy_async(&mut s, "forever", "wait", x);
         toy(&mut s, "ToyFail", "fail", &[x]);
-        toy(&mut s, "ToyDear", "good", &[x]);
+        toy(&mut s, "ToyExpensive", "good", &[x]);
         let s = Arc::new(session(s.to_graph(), 2));
         let handle = Cancellation::default();
         let options = RunOptions { cancellation: Some(handle.clone()), ..Default::default() };
@@ -83,8 +83,8 @@ fn the_first_error_is_a_real_one() {
         let mut names = Vec::new();
         for i in 0..8 {
             let wait = toy_async(&mut s, "forever", &format!("w{i}"), x);
-            let dear = toy(&mut s, "ToyDear", &format!("d{i}"), &[x]);
-            let fail = toy(&mut s, "ToyFail", &format!("f{i}"), &[dear]);
+            let expensive = toy(&mut s, "ToyExpensive", &format!("d{i}"), &[x]);
+            let fail = toy(&mut s, "ToyFail", &format!("f{i}"), &[expensive]);
             toy(&mut s, "ToyAdd", &format!("n{i}"), &[wait, fail]);
             names.push(format!("n{i}"));
         }
@@ -101,12 +101,12 @@ fn the_first_error_is_a_real_one() {
 }
 
 #[test]
-fn a_waiting_step_holds_nobody_up() {
+fn a_waiting_step_does_not_block_other_steps() {
     watched("a waiting step", || {
         let mut s = scope();
         let x = feed(&mut s, "x");
         toy_async(&mut s, "slow", "slow", x);
-        toy(&mut s, "ToyDear", "good", &[x]);
+        toy(&mut s, "ToyExpensive", "good", &[x]);
         let s = Arc::new(session(s.to_graph(), 2));
         let waiting: Vec<_> = (0..8)
             .map(|_| {
@@ -124,7 +124,7 @@ fn a_waiting_step_holds_nobody_up() {
     });
 }
 
-/// A small generator, so that a seed tells the whole story.
+/// A seeded pseudo-random number generator, so that a seed reproduces a case.
 struct Random(u64);
 
 impl Random {
@@ -135,7 +135,7 @@ impl Random {
     }
 }
 
-/// A random graph over `x`, and what its last node is for x = 1.
+/// A random graph over `x`, and the value of its last node for x = 1.
 fn random_graph(seed: u64) -> (thalweg_graph::Graph, String, f32) {
     let mut random = Random(seed);
     let mut s = scope();
@@ -146,7 +146,7 @@ fn random_graph(seed: u64) -> (thalweg_graph::Graph, String, f32) {
         nodes.push(match random.below(8) {
             0 => (toy_async(&mut s, "inline", &name, a.0), a.1 + 1.0),
             1 if i % 4 == 0 => (toy_async(&mut s, "thread", &name, a.0), a.1 + 1.0),
-            2 | 3 => (toy(&mut s, "ToyDear", &name, &[a.0]), a.1 + 1.0),
+            2 | 3 => (toy(&mut s, "ToyExpensive", &name, &[a.0]), a.1 + 1.0),
             4 => (toy(&mut s, "Identity", &name, &[a.0]), a.1),
             _ => (toy(&mut s, "ToyAdd", &name, &[a.0, b.0]), (a.1 + b.1) % 1024.0),
         });
@@ -156,7 +156,7 @@ fn random_graph(seed: u64) -> (thalweg_graph::Graph, String, f32) {
             nodes[last] = (nodes[0].0, 1.0);
         }
     }
-    // Everything must run: sum it all up.
+    // The sum of all nodes, so that all run.
     let (mut total, mut value) = nodes[0];
     for (i, &(node, x)) in nodes.iter().enumerate().skip(1) {
         total = toy(&mut s, "ToyAdd", &format!("t{i}"), &[total, node]);

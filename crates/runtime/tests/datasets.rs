@@ -1,5 +1,5 @@
-//! Datasets on the real session: random pipelines beside plain vectors, draws from many threads,
-//! ends of steps and sessions in the middle of one, and sizes that no memory holds.
+//! Datasets in a session: random pipelines compared with vectors, iterators shared by threads, steps and
+//! sessions that end during a draw, and sizes beyond the memory limit.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
@@ -94,7 +94,7 @@ fn drain(session: &Session, next: &str) -> Result<Vec<i64>> {
     }
 }
 
-/// Numbers that repeat from run to run.
+/// A seeded pseudo-random number generator.
 struct Rng(u64);
 
 impl Rng {
@@ -167,7 +167,7 @@ fn random_pipelines_do_what_vectors_do() {
                 assert_eq!(drawn, model, "round {round}: {}", text.text);
                 assert_eq!(draw(&session, &next).unwrap_err().code(), Code::OutOfRange);
             }
-            // Nobody can tell how many rows the batches of a graph have.
+            // The number of rows in a batch is not known when the graph is built.
             let counted = draw(&session, &count).unwrap();
             let is_unknown = counted == -2 && text.text.contains("UnbatchDataset");
             assert!(is_unknown || counted == model.len() as i64, "round {round}: {}", text.text);
@@ -194,7 +194,7 @@ fn threads_share_an_iterator() {
     });
 }
 
-/// A predicate that holds for nothing.
+/// A predicate that is false for every element.
 const NEVER: &str = r#"library { function {
     signature { name: "never" input_arg { name: "x" type: DT_INT64 }
         output_arg { name: "r" type: DT_BOOL } }
@@ -225,9 +225,9 @@ fn a_search_without_end_ends_with_its_step() {
     });
 }
 
-/// What runs ahead must not keep a session alive that nobody has any more.
+/// Prefetching must not keep a session alive that the program has dropped.
 #[test]
-fn sessions_go_though_their_iterators_are_at_work() {
+fn sessions_are_dropped_while_their_iterators_run() {
     watched("closing sessions", || {
         let resources = ResourceManager::new("localhost");
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Same seed, same bits, whatever the number of threads.
+//! Results depend on the seed, and not on the number of threads, bit for bit.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;

@@ -16,10 +16,10 @@ use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_runtime::{RunOptions, Session, SessionOptions};
 use thalweg_tensor::{Code, DType, DeviceMemory, Result, Tensor, ensure, err};
 
-/// Elements behind a wall: only this file's device and kernels look at them.
-struct Walled(Tensor);
+/// Memory of the test device: only this file's device and kernels can read it.
+struct DeviceBytes(Tensor);
 
-impl DeviceMemory for Walled {
+impl DeviceMemory for DeviceBytes {
     fn space(&self) -> &str {
         "TEST memory"
     }
@@ -29,16 +29,17 @@ impl DeviceMemory for Walled {
     }
 }
 
-fn wall(tensor: &Tensor) -> Result<Tensor> {
+fn copy_to_device(tensor: &Tensor) -> Result<Tensor> {
     ensure!(tensor.device_memory().is_none(), Internal, "it is on the device already");
-    let memory = Arc::new(Walled(tensor.clone()));
+    let memory = Arc::new(DeviceBytes(tensor.clone()));
     Tensor::from_device(tensor.dtype(), tensor.shape().clone(), memory)
 }
 
-fn unwall(tensor: &Tensor) -> Result<Tensor> {
+fn copy_to_host(tensor: &Tensor) -> Result<Tensor> {
     let memory = tensor.device_memory().ok_or_else(|| err!(Internal, "it is on the host"))?;
     let any: &dyn Any = &**memory;
-    let walled = any.downcast_ref::<Walled>().ok_or_else(|| err!(Internal, "another's memory"))?;
+    let walled =
+        any.downcast_ref::<DeviceBytes>().ok_or_else(|| err!(Internal, "another's memory"))?;
     Ok(walled.0.clone())
 }
 
@@ -50,11 +51,11 @@ impl Device for TestDevice {
     }
 
     fn download(&self, tensor: &Tensor) -> Result<Tensor> {
-        unwall(tensor)
+        copy_to_host(tensor)
     }
 
     fn upload(&self, tensor: &Tensor) -> Result<Tensor> {
-        wall(tensor)
+        copy_to_device(tensor)
     }
 }
 
@@ -94,9 +95,9 @@ static DEVICE_TOYS: Family = Family {
 
 fn scale(ctx: &mut KernelContext<'_>, is_device: bool) -> Result<()> {
     let by = ctx.input(1)?.scalar_value::<f32>()?;
-    let x = if is_device { unwall(ctx.input(0)?)? } else { ctx.input(0)?.clone() };
+    let x = if is_device { copy_to_host(ctx.input(0)?)? } else { ctx.input(0)?.clone() };
     let y = Tensor::scalar(x.scalar_value::<f32>()? * by);
-    ctx.set_output(0, if is_device { wall(&y)? } else { y })?;
+    ctx.set_output(0, if is_device { copy_to_device(&y)? } else { y })?;
     ctx.set_output(1, Tensor::scalar_string(if is_device { "TEST" } else { "CPU" }))
 }
 
@@ -152,7 +153,7 @@ fn tensors_and_control_edges_cross() {
 }
 
 #[test]
-fn host_code_cannot_look_behind_the_wall() {
+fn host_kernels_cannot_read_device_memory() {
     let s = device_scope();
     let mut test = s.on_device(TEST);
     let x = test.constant(&number(3.0)).unwrap();
@@ -186,10 +187,9 @@ fn a_cancelled_step_ends_on_both_sides() {
     });
 }
 
-/// A client learns of all its nodes, of those too that are computed before the first step, and of
-/// nothing that it did not write.
+/// The report names all nodes of the client's graph, those that were folded included, and no others.
 #[test]
-fn placement_is_told_of_the_clients_nodes() {
+fn placement_is_reported_for_the_clients_nodes() {
     let mut s = Scope::new(op_registry(FAMILIES).unwrap());
     let (one, two) = (
         s.constant(&Tensor::scalar(1.0f32)).unwrap(),

@@ -1,5 +1,5 @@
 //! Branches and loops as `Switch`, `Merge`, `Enter`, `Exit` and `NextIteration`: results, dead values,
-//! overlap, moves, and what malformed ones get.
+//! overlapping iterations, moved buffers, and the errors of malformed graphs.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
@@ -81,7 +81,7 @@ fn loops_nest() {
 }
 
 #[test]
-fn constants_enter_once_and_for_all() {
+fn loop_constants_enter_once() {
     let mut flow = counting(50, 10);
     flow.constant("ten", Tensor::scalar(10i32), &[]);
     flow.enter("step", "ten", "frame").attr("is_constant", true);
@@ -177,7 +177,7 @@ fn iterations_overlap() {
     assert!(one_by_one > Duration::from_millis(12 * 300), "{one_by_one:?}");
 }
 
-/// A value that goes round in a loop is never copied: whoever reads it has it alone.
+/// A loop variable is never copied: its last reader in an iteration has the only reference.
 #[test]
 fn values_move_through_loops() {
     let mut flow = counting(5, 10);
@@ -264,7 +264,7 @@ fn an_endless_loop_ends_with_the_callers_deadline() {
 
 /// Other steps of the session go on beside it.
 #[test]
-fn an_endless_loop_holds_nobody_up() {
+fn an_endless_loop_does_not_block_other_steps() {
     watched("steps beside an endless loop", || {
         let mut flow = counting(1, 10);
         flow.int("same", "Identity", &["body"]).rewire("next", 0, "same");
@@ -291,7 +291,7 @@ fn an_endless_loop_holds_nobody_up() {
 /// Nodes that an asynchronous kernel makes ready run on the thread that runs the loop, if it is the only
 /// one that may run nodes of the step: the caller's (`run`), or one of the pool (`start`).
 #[test]
-fn an_endless_loop_leaves_its_thread_to_ready_nodes() {
+fn an_endless_loop_does_not_starve_ready_nodes() {
     watched("ready nodes beside an endless loop", || {
         let mut flow = counting(1, 10);
         flow.int("same", "Identity", &["body"]).rewire("next", 0, "same");
@@ -387,11 +387,11 @@ fn odd_loops_do_what_tensorflow_does() {
     flow.rewire("switch", 1, "less");
     assert_eq!(run(&flow, &["exit"]), [5]);
     assert!(flow.session(2).unwrap().run(&[], &[], &["add"]).is_ok());
-    // Two that enter under one name with different wishes.
+    // Two `Enter`s of one frame with different `parallel_iterations`.
     flow.enter("e2", "b", "other").attr("parallel_iterations", 3i64);
     flow.int("sum", "AddV2", &["e", "e2"]).int("sum_out", "Exit", &["sum"]);
     assert_eq!(run(&flow, &["sum_out"]), [4]);
-    // Nonsense for a number of iterations.
+    // A number of parallel iterations that is not positive.
     for parallel in [0, -5, i64::MIN, i64::MAX] {
         assert_eq!(run(&counting(40, parallel), &["exit"]), [40]);
     }
@@ -399,7 +399,7 @@ fn odd_loops_do_what_tensorflow_does() {
 
 /// An exit that nothing reaches, and a loop that never begins.
 #[test]
-fn what_never_comes_is_an_error_and_not_a_wait() {
+fn fetches_that_no_value_reaches_fail() {
     watched("a loop that cannot end well", || {
         let mut flow = counting(3, 10);
         // Enters only after the loop is over.
@@ -486,7 +486,7 @@ fn loops_across_devices() {
     });
 }
 
-/// A loop in a loop, of which the inner has a part elsewhere; and a loop in a branch not taken.
+/// A nested loop whose inner loop spans devices, and a loop in a branch that is not taken.
 #[test]
 fn nested_loops_across_devices() {
     watched("nested loops on two devices", || {

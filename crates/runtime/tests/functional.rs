@@ -83,7 +83,7 @@ fn session_of(nodes: &[String], threads: usize) -> Session {
     text_session(&(LIBRARY.to_owned() + &nodes.concat()), threads).unwrap()
 }
 
-/// A session that runs functions, and one that writes them out.
+/// A session that calls functions, and one that inlines them.
 fn both(nodes: &[String], threads: usize) -> [Session; 2] {
     [false, true].map(|lower| {
         let text = LIBRARY.to_owned() + &nodes.concat();
@@ -122,7 +122,7 @@ fn branches() {
     }
 }
 
-/// More loops without an end than the pool has threads leave room for other steps.
+/// Other steps run although more endless loops run than the pool has threads.
 #[test]
 fn endless_loops_take_turns_with_others() {
     watched("steps beside endless loops", || {
@@ -296,7 +296,7 @@ fn ran_on(s: &Session, feeds: &[(&str, Tensor)], fetch: &str, op: &str) -> (f32,
     (numbers(&out)[0], [ran("CPU:0"), ran("CPU:1")])
 }
 
-/// Nodes of functions that say where they are run there, in branches and loops.
+/// Nodes of functions run on the devices that they name, in branches and loops.
 #[test]
 fn functions_span_devices() {
     let text = LIBRARY.replace(

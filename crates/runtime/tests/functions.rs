@@ -1,4 +1,4 @@
-//! Functions: calls of every form, nesting, depth, errors, and whose state is whose.
+//! Functions: calls of every form, nesting, recursion limits, errors, and state per call site.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
@@ -47,7 +47,7 @@ fn body_node(name: &str, op: &str, input: &str) -> String {
 fn calls_of_every_form() {
     let twice = body_node("a", "f", "x") + &body_node("b", "f", "a:y:0");
     let text = library(&[
-        function("f", &body_node("d", "ToyDear", "x"), "d:y:0"),
+        function("f", &body_node("d", "ToyExpensive", "x"), "d:y:0"),
         function("g", &twice, "b:y:0"),
     ]) + &call("direct", "f", "x")
         + &call("nested", "g", "x")
@@ -96,7 +96,7 @@ fn errors_and_waits_inside() {
 }
 
 #[test]
-fn depth_has_a_limit() {
+fn recursion_depth_is_limited() {
     watched("recursion", || {
         let text = library(&[function("f", &body_node("again", "f", "x"), "again:y:0")])
             + &call("y", "f", "x");
@@ -110,7 +110,7 @@ fn depth_has_a_limit() {
     });
 }
 
-/// Recursion that ends, through a branch; written out, what recurs stays a call.
+/// Recursion that a branch ends; inlining leaves the recursive call a call.
 #[test]
 fn functions_may_call_themselves() {
     const TYPES: &str = r#"attr { key: "Tin" value { list { type: DT_INT32 } } } attr { key: "Tout" value { list { type: DT_INT32 } } }"#;
@@ -177,7 +177,7 @@ fn state_belongs_to_the_call_site() {
         node_def { name: "shape" op: "Const" attr { key: "dtype" value { type: DT_INT32 } } attr { key: "value" value { tensor { dtype: DT_INT32 tensor_shape { dim { size: 1 } } int_val: 1 } } } }
         node_def { name: "r" op: "RandomUniform" input: "shape:output:0" attr { key: "T" value { type: DT_INT32 } } attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "seed" value { i: 7 } } attr { key: "seed2" value { i: 3 } } } "#;
     let text = library(&[function("f", random, "r:output:0")])
-        + r#"node { name: "r" op: "ToyDear" input: "x" } "#
+        + r#"node { name: "r" op: "ToyExpensive" input: "x" } "#
         + &call("a", "f", "x")
         + &call("b", "f", "x");
     let s = text_session(&text, 1).unwrap();

@@ -59,7 +59,7 @@ const NOTHING_TO_RECORD: &[&str] = &[
     // A kernel that asks for an attr that the op does not have.
     "FixedLengthRecordReader",
     "TopK",
-    // Refused whatever the graph's version.
+    // Refused in graphs of all versions.
     "RandomCrop",
 ];
 

@@ -114,7 +114,7 @@ fn with_more_rows(shape: &Shape, elements: usize) -> Option<Shape> {
     Shape::new(&dims).ok()
 }
 
-/// What an input is replaced by.
+/// The hostile values that replace an input.
 fn hostile(original: &Tensor, long: &Bytes) -> Vec<Tensor> {
     let shape = original.shape();
     let mut tensors = Vec::new();
@@ -210,7 +210,7 @@ impl Runner {
         session.run_with(&options, &feeds, &fetches, &targets).map(|(tensors, _)| tensors)
     }
 
-    /// Plays a case with some endpoints fed, and fetches `outputs` besides; tells how the steps ended.
+    /// Runs a case with some endpoints fed, and fetches `outputs` too; returns how its steps ended.
     fn play(&self, case: &Json, fed: &HashMap<String, Tensor>, outputs: &[String]) -> Vec<Ended> {
         let Ok(session) = self.session(case) else { return Vec::new() };
         let mut feeds = feeds_of(case);
@@ -226,7 +226,7 @@ impl Runner {
         codes
     }
 
-    /// Replaces each input of the subject's node in turn; tells all codes that steps ended with.
+    /// Replaces each input of the subject's node in turn; returns how all steps ended.
     fn attack(&self, op: &str, subject: &Subject, long: &Bytes) -> Vec<Ended> {
         let case = &subject.case;
         let graph = Graph::from_def(self.ops.clone(), cases::graph_of(case)).unwrap();

@@ -94,7 +94,7 @@ fn ops_that_share_their_input_keep_the_buffer() {
 }
 
 #[test]
-fn what_a_checked_read_shares_is_the_buffer() {
+fn check_numerics_keeps_the_buffer() {
     let text = r#"
         node { name: "c" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape {} float_val: 2 } } } }
         node { name: "v" op: "VariableV2" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "shape" value { shape {} } } }
@@ -130,7 +130,7 @@ fn loops_keep_the_buffer() {
     let mut flow = variable(1);
     flow.constant("zero", Tensor::scalar(0i32), &[]);
     flow.count("l_", "zero", 4, 1);
-    // A loop variable that goes round, and leaves.
+    // A loop variable that the loop forwards unchanged.
     flow.enter("r_enter", "read", "l_frame");
     flow.merge("r_merge", &["r_enter", "r_next"]);
     flow.int("r_switch", "Switch", &["r_merge", "l_cond"]);
@@ -261,7 +261,7 @@ fn the_node_that_forwards_says_that_there_is_no_value() {
 }
 
 #[test]
-fn nobody_takes_a_variables_buffer() {
+fn kernels_do_not_overwrite_a_variables_buffer() {
     let text = r#"
         node { name: "c" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape {} float_val: 2 } } } }
         node { name: "v" op: "VariableV2" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "shape" value { shape {} } } }

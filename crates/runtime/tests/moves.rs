@@ -1,4 +1,4 @@
-//! Who gets a buffer to itself, and whose buffers nobody may touch.
+//! Buffer reuse: which kernels get an input's buffer to themselves, and which buffers must not be written.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;

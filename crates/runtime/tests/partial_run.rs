@@ -96,7 +96,7 @@ fn setups_are_checked() {
 }
 
 #[test]
-fn an_error_ends_the_run_for_everybody() {
+fn an_error_fails_every_call_of_a_partial_run() {
     let s = graph(2);
     let run = s.partial_run(&["a", "b"], &["other", "first"], &["poison"]).unwrap();
     assert_eq!(one(run.run(&[("a", number(1.0))], &["other"])), 2.0);
@@ -120,24 +120,24 @@ fn a_feed_of_another_type_is_an_error_of_its_node() {
 fn timeouts_and_dropping_end_a_run() {
     let s = graph(2);
     let run = s.partial_run(&["a", "c"], &["other", "never"], &[]).unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let options = RunOptions { timeout: Some(Duration::from_millis(30)), ..Default::default() };
     let feeds = vec![("c".to_owned(), number(1.0))];
-    run.start(options, feeds, vec!["never".to_owned()], move |result| tell.send(result).unwrap());
-    let e = told.recv().unwrap().map(|_| ()).unwrap_err();
+    run.start(options, feeds, vec!["never".to_owned()], move |result| sender.send(result).unwrap());
+    let e = receiver.recv().unwrap().map(|_| ()).unwrap_err();
     assert_eq!(e.code(), Code::DeadlineExceeded);
     assert!(run.is_over());
 
     // Calls go on while another waits, until the run is dropped.
     let run = s.partial_run(&["a", "b", "c"], &["other", "first", "never"], &[]).unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let feeds = vec![("c".to_owned(), number(1.0))];
     run.start(RunOptions::default(), feeds, vec!["never".to_owned()], move |result| {
-        tell.send(result).unwrap();
+        sender.send(result).unwrap();
     });
     assert_eq!(one(run.run(&[("a", number(1.0))], &["other"])), 2.0);
     drop(run);
-    let e = told.recv().unwrap().map(|_| ()).unwrap_err();
+    let e = receiver.recv().unwrap().map(|_| ()).unwrap_err();
     assert_eq!(e.code(), Code::Cancelled);
 }
 
@@ -146,10 +146,10 @@ fn the_last_part_brings_the_reports() {
     let s = graph(1);
     let run = s.partial_run(&["a", "b"], &["other", "first"], &[]).unwrap();
     let call = |feeds: Vec<(String, Tensor)>, fetch: &str| {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let options = RunOptions { trace: true, partition_graphs: true, ..Default::default() };
-        run.start(options, feeds, vec![fetch.to_owned()], move |r| tell.send(r).unwrap());
-        told.recv().unwrap().unwrap()
+        run.start(options, feeds, vec![fetch.to_owned()], move |r| sender.send(r).unwrap());
+        receiver.recv().unwrap().unwrap()
     };
     assert!(call(vec![("a".to_owned(), number(1.0))], "other").1.is_none());
     let report = call(vec![("b".to_owned(), number(1.0))], "first").1.unwrap();

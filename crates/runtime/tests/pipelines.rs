@@ -161,7 +161,7 @@ fn shuffles_as_tensorflow_does() {
 }
 
 #[test]
-fn mistakes_are_told_when_elements_are_drawn() {
+fn errors_are_reported_when_elements_are_drawn() {
     for (dataset, text) in [
         (Dataset::range(0..3).batch(0), "Batch size must be greater than zero"),
         (Dataset::range(0..3).shard(2, 2).map(times(2)), "Index must be between 0 and 1"),
@@ -174,7 +174,7 @@ fn mistakes_are_told_when_elements_are_drawn() {
 }
 
 #[test]
-fn what_was_drawn_to_its_end_is_kept() {
+fn a_cache_keeps_a_complete_pass() {
     let folder = Folder::new();
     for in_file in [false, true] {
         let made = Arc::new(AtomicU64::new(0));
@@ -183,7 +183,7 @@ fn what_was_drawn_to_its_end_is_kept() {
             true => source.cache_in(&folder.path("numbers")),
             false => source.cache(),
         };
-        // Whoever stops early leaves nothing.
+        // An incomplete pass leaves no cache.
         let first: Vec<_> = cached.elements_in(&step()).unwrap().take(3).collect();
         assert_eq!(first.len(), 3);
         assert_eq!(folder.names(), Vec::<String>::new());
@@ -276,12 +276,12 @@ fn a_pipeline_that_is_stopped_ends_and_frees_what_it_held() {
         assert_eq!(batch[0].as_slice::<i64>().unwrap()[0], i * 16);
     }
     drop(elements);
-    // What was under way may still end; then nothing is made any more and nothing is held.
+    // Elements in production may be finished; then none is produced, and none is held.
     settled(&made);
     wait_until(|| step.budget().used_bytes() == 0);
 }
 
-/// The number that a counter stays at.
+/// The counter's value once it no longer changes.
 fn settled(counter: &AtomicU64) -> u64 {
     loop {
         let before = counter.load(Ordering::SeqCst);
@@ -340,7 +340,7 @@ fn a_function_that_fails_or_panics_costs_its_element() {
     }
 }
 
-/// Names of a list file: a format of one's own.
+/// The names of a list file: a file format that the program defines.
 struct Names(String);
 
 impl InputSource for Names {
@@ -358,7 +358,7 @@ impl InputSource for Names {
 }
 
 #[test]
-fn a_source_of_ones_own() {
+fn datasets_from_iterators_of_the_program() {
     let folder = Folder::new();
     std::fs::write(folder.path("names"), "ann;;bob;!;eve").unwrap();
     let results = texts(&Dataset::from_source(Names(folder.path("names"))).prefetch(2));
@@ -411,7 +411,7 @@ fn a_graph_draws_from_a_pipeline_of_the_program() {
     assert_eq!(draw().unwrap(), 6);
     assert_eq!(draw().unwrap(), 14);
     assert_eq!(draw().unwrap_err().code(), Code::OutOfRange);
-    // An element that is not as the graph expects it is told as such, by the step that draws it.
+    // An element of another dtype or shape than the graph expects fails the step that draws it.
     begin(Dataset::range(0..5).map(times(2))).unwrap();
     let e = draw().unwrap_err();
     assert!(e.code() == Code::InvalidArgument && e.message().contains("Incompatible shapes"));

@@ -1,5 +1,4 @@
-//! Queues, staging areas and barriers between steps that run at once. Everything is watched: a hang
-//! is a failure.
+//! Queues, staging areas and barriers between concurrent steps. A watchdog turns a hang into a failure.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![expect(clippy::disallowed_methods, reason = "tests have threads and clocks of their own")]
 
@@ -117,7 +116,7 @@ fn deadline(ms: u64) -> RunOptions {
     RunOptions { timeout: Some(Duration::from_millis(ms)), ..Default::default() }
 }
 
-/// Long enough for a step that was just started to wait. Nothing depends on it but what is tested.
+/// Gives a step that was just started time to block; the tests pass without it, but test less.
 fn pause() {
     std::thread::sleep(Duration::from_millis(30));
 }
@@ -210,7 +209,7 @@ fn producers_and_consumers() {
 }
 
 #[test]
-fn closing_ends_those_who_wait() {
+fn closing_a_queue_ends_waiting_steps() {
     watched("closing", || {
         for kind in KINDS {
             let client = Client::new(kind, 2);
@@ -286,7 +285,7 @@ fn a_cancelled_step_leaves_the_queue() {
             assert_eq!(code(&thread.join().unwrap()), Some(Code::Aborted));
         }
         assert_eq!(code(&client.get_with(&deadline(20))), Some(Code::DeadlineExceeded));
-        // Nobody of them is left to take it.
+        // None of the cancelled steps takes the element.
         client.put(1).unwrap();
         assert_eq!(client.size(), 1);
 
@@ -298,7 +297,7 @@ fn a_cancelled_step_leaves_the_queue() {
 }
 
 #[test]
-fn what_a_failed_batch_took_goes_back() {
+fn elements_of_a_failed_batch_return_to_the_queue() {
     watched("a batch that fails", || {
         for kind in ["FIFOQueueV2", "PaddingFIFOQueue", "PriorityQueueV2"] {
             let client = Client::new(kind, 10);
@@ -317,7 +316,7 @@ fn what_a_failed_batch_took_goes_back() {
 }
 
 #[test]
-fn many_wait_and_each_gets_its_own() {
+fn concurrent_dequeues_get_distinct_elements() {
     const WAITERS: i64 = 100;
     watched("many waiters", || {
         let client = Client::new("FIFOQueueV2", -1);
@@ -333,7 +332,7 @@ fn many_wait_and_each_gets_its_own() {
 }
 
 #[test]
-fn one_step_on_one_thread_may_feed_itself() {
+fn a_step_on_one_thread_may_enqueue_what_it_dequeues() {
     watched("a step of its own", || {
         for kind in KINDS {
             let s = text_session(&queue_graph(kind, 1, &[]), 1).unwrap();
@@ -346,7 +345,7 @@ fn one_step_on_one_thread_may_feed_itself() {
 }
 
 #[test]
-fn random_cancellations_lose_and_double_nothing() {
+fn random_cancellations_lose_and_duplicate_no_element() {
     watched("random cancellations", || {
         for seed in 0..6u64 {
             let client = Client::new(KINDS[seed as usize % KINDS.len()], 4);
@@ -443,7 +442,7 @@ fn named_queues_are_shared_and_others_are_not() {
     a.run(&[("x", Tensor::scalar(5i64))], &[], &["put"]).unwrap();
     let size = |s: &Session| s.run(&[], &["size"], &[]).unwrap()[0].scalar_value::<i32>().unwrap();
     assert_eq!((size(&a), size(&b)), (1, 0));
-    // A private queue goes with its session, whatever handles are left.
+    // A private queue goes with its session, also if handles of it are left.
     let handle = a.run(&[], &["q"], &[]).unwrap().swap_remove(0);
     assert_eq!(b.run(&[("q", handle.clone())], &["get"], &[]).unwrap().len(), 1);
     drop(a);
@@ -452,7 +451,7 @@ fn named_queues_are_shared_and_others_are_not() {
 }
 
 #[test]
-fn a_reset_container_ends_those_who_wait_in_it() {
+fn resetting_a_container_ends_waiting_steps() {
     watched("a reset", || {
         let resources = ResourceManager::new("worker");
         let text = queue_graph("FIFOQueueV2", 9, &[("container", r#"s: "box""#)]);

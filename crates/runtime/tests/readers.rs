@@ -1,4 +1,4 @@
-//! Readers whose queue has no file for them: they wait without a thread, and the wait has an end.
+//! Readers whose queue of file names is empty: they wait without a thread, and can be cancelled.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
@@ -81,27 +81,27 @@ fn a_wait_ends_with_its_deadline_and_loses_nothing() {
 }
 
 #[test]
-fn whoever_waits_can_be_cancelled() {
+fn waiting_reads_can_be_cancelled() {
     watched("cancelled readers", || {
         let lines = Lines::new();
         let cancellations: Vec<Cancellation> = (0..5).map(|_| Cancellation::default()).collect();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         for (i, cancellation) in cancellations.iter().enumerate() {
-            let (tell, cancellation) = (tell.clone(), Some(cancellation.clone()));
+            let (sender, cancellation) = (sender.clone(), Some(cancellation.clone()));
             let options = RunOptions { cancellation, ..Default::default() };
-            let done = move |result: Result<_>| tell.send((i, result.map(drop))).unwrap();
+            let done = move |result: Result<_>| sender.send((i, result.map(drop))).unwrap();
             lines.session.start(options, vec![], vec![lines.value.clone()], vec![], done);
         }
         assert!(matches!(
-            told.recv_timeout(Duration::from_millis(100)),
+            receiver.recv_timeout(Duration::from_millis(100)),
             Err(RecvTimeoutError::Timeout)
         ));
         for i in [2, 0, 4, 3, 1] {
             cancellations[i].cancel(Error::new(Code::Cancelled, "enough".to_owned()));
-            let (ended, result) = told.recv().unwrap();
+            let (ended, result) = receiver.recv().unwrap();
             assert_eq!((ended, result.unwrap_err().code()), (i, Code::Cancelled));
         }
-        // The reader is as good as new.
+        // The reader works again.
         let path = file("cancelled", "x\n");
         lines.put(&path);
         assert_eq!(lines.read(&RunOptions::default()).unwrap(), "x");

@@ -102,7 +102,7 @@ fn versions_run_side_by_side_from_many_threads() {
 }
 
 #[test]
-fn mistakes_say_what_there_is() {
+fn errors_list_the_known_signatures_and_inputs() {
     let folder = Folder::new("mistakes");
     export_factor(&folder.path("m"), 1.0);
     let model = load(&folder.path("m")).unwrap();
@@ -207,7 +207,7 @@ fn variables_come_along_and_versions_keep_their_own() {
         session.run(&[("value", vector(value))], &[], &["set_w", "set_b"]).unwrap();
         save(&session, &folder.path(version)).unwrap();
     }
-    // What happens to the session later is not the saved model's affair.
+    // Later updates of the session do not change the saved model.
     session.run(&[("value", vector([0.0, 0.0]))], &[], &["set_w"]).unwrap();
     let models = [load(&folder.path("1")).unwrap(), load(&folder.path("2")).unwrap()];
     for (model, expected) in models.iter().zip([[22.0, 33.0], [55.0, 77.0]]) {
@@ -223,7 +223,7 @@ fn variables_come_along_and_versions_keep_their_own() {
 }
 
 #[test]
-fn damaged_variables_are_told_when_a_model_is_loaded() {
+fn loading_a_model_reports_damaged_variables() {
     let folder = Folder::new("damaged");
     let session = with_variables();
     session.run(&[("value", vector([1.0, 2.0]))], &[], &["set_w", "set_b"]).unwrap();

@@ -1,4 +1,4 @@
-//! One session from outside: feeds, fetches, targets, errors, growth.
+//! The public interface of a session: feeds, fetches, targets, errors, extension of the graph.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
@@ -114,7 +114,7 @@ fn kernels_that_misbehave_end_their_step_only() {
     for mode in modes {
         toy_async(&mut s, mode, mode, x);
     }
-    toy(&mut s, "ToyDear", "good", &[x]);
+    toy(&mut s, "ToyExpensive", "good", &[x]);
     let s = session(s.to_graph(), 2);
     for _ in 0..3 {
         let run = |name: &str| s.run(&[("x", number(1.0))], &[name], &[]);
@@ -158,7 +158,7 @@ fn a_session_grows_and_forgets_old_plans() {
     let decode = |t: &str| thalweg_proto::text::decode("tensorflow.GraphDef", t).unwrap();
     s.extend(decode(more)).unwrap();
     let nodes = s.with_graph(thalweg_graph::Graph::len);
-    let broken = r#"node { name: "a" op: "ToyDear" input: "y0" } node { name: "b" op: "ToyDear" input: "c" }"#;
+    let broken = r#"node { name: "a" op: "ToyExpensive" input: "y0" } node { name: "b" op: "ToyExpensive" input: "c" }"#;
     assert_eq!(s.extend(decode(broken)).unwrap_err().code(), Code::InvalidArgument);
     assert_eq!(s.with_graph(thalweg_graph::Graph::len), nodes);
     assert_eq!(s.run(&[], &["a"], &[]).unwrap_err().code(), Code::NotFound);
@@ -168,14 +168,14 @@ fn a_session_grows_and_forgets_old_plans() {
 }
 
 #[test]
-fn nothing_stays_behind() {
+fn a_step_frees_its_memory_and_its_session() {
     let mut s = scope();
     let x = feed(&mut s, "x");
     let (kernels, big) = (registries().1, 1 << 20);
     toy(&mut s, "ToyAdd", "sum", &[x, x]);
     let s = Session::new(s.to_graph(), kernels.clone(), options(1)).unwrap();
     let wide = Tensor::zeros(DType::Float, thalweg_tensor::Shape::new(&[big]).unwrap()).unwrap();
-    // The sum is computed and read by nobody.
+    // The sum is computed, and no node reads it.
     s.run(&[("x", wide)], &[], &["sum"]).unwrap();
     assert_eq!(s.memory_used_bytes(), 0);
     let before = std::sync::Arc::strong_count(&kernels);
@@ -209,7 +209,7 @@ fn a_graph_cannot_stand_for_the_client() {
     }
 }
 
-/// A seeded generator belongs to the session's node: every plan that holds it draws on.
+/// The state of a seeded random op belongs to the session's node: all plans with the node share it.
 #[test]
 fn plans_share_the_state_of_a_node() {
     let draw = |split: bool| -> Vec<f32> {

@@ -1,4 +1,4 @@
-//! Plans for feeds of certain shapes: they do less, give the same, and take nothing else.
+//! Plans specialized for shapes of feeds: fewer nodes, equal results, and other shapes are refused.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
@@ -69,7 +69,7 @@ fn chain(s: &mut Scope) {
 }
 
 #[test]
-fn what_shapes_settle_is_not_computed() {
+fn values_that_follow_from_shapes_are_folded() {
     let mut s = scope();
     chain(&mut s);
     let s = session(&s);
@@ -145,7 +145,7 @@ fn shapes_reach_into_calls_and_end_at_branches() {
     assert_eq!(given[1].as_slice::<i32>().unwrap(), [6]);
     assert_eq!((general.size().calls, special.size().calls), (1, 0));
     assert_eq!(special.size().nodes, 4, "a feed, Neg, two fetches");
-    // What nobody asks for is not computed.
+    // A value that is not fetched is not computed.
     let count = s.make_callable(&["x"], &["call:1"], &[]).unwrap();
     assert_eq!(both(&count, &[floats(&[3, 2])]).0.size().nodes, 2);
     let fetches = ["if", "if:1", "merge", "merge:1"];
@@ -155,7 +155,7 @@ fn shapes_reach_into_calls_and_end_at_branches() {
     }
 }
 
-/// A generator in a function is each plan's own, so answers would depend on which of them runs.
+/// A random op in a function has its state per plan, so results would depend on the plan that runs.
 #[test]
 fn functions_with_state_have_one_plan() {
     let text = r#"library { function {
@@ -191,7 +191,7 @@ fn constants_are_shared() {
 
 /// Sizes whose product leaves 32 bits are left to the kernel, which wraps around.
 #[test]
-fn what_wraps_around_is_not_settled() {
+fn sizes_that_overflow_are_not_folded() {
     let mut s = scope();
     let x = placeholder(&mut s, "x", &PartialShape::new([None]));
     let size = s.op("Size").input(x).build().unwrap();

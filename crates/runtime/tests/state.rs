@@ -1,5 +1,5 @@
-//! State behind handles, on the real session: tables, accumulators, generators, mutexes. Waits are
-//! watched: a hang is a failure.
+//! Resources in a session: tables, accumulators, random generators, mutexes. A watchdog turns a hang
+//! into a failure.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![expect(clippy::disallowed_methods, reason = "tests have threads and clocks of their own")]
 
@@ -110,7 +110,7 @@ impl TableSession {
 }
 
 #[test]
-fn mutable_tables_do_what_a_map_does() {
+fn mutable_hash_tables_equal_a_map() {
     for (scope, is_dense) in [(hash_table("MutableHashTableV2", "m"), false), (dense_table(), true)]
     {
         let table = TableSession(session(scope.to_graph(), 2));
@@ -228,7 +228,7 @@ fn named_tables_outlive_sessions_and_others_do_not() {
 }
 
 #[test]
-fn memory_has_an_end_and_nothing_breaks_there() {
+fn inserts_beyond_the_memory_limit_leave_the_table_usable() {
     let limited = SessionOptions { memory_limit_bytes: 1 << 20, ..options(1) };
     let open = |scope: Scope| {
         TableSession(Session::new(scope.to_graph(), registries().1, limited.clone()).unwrap())
@@ -243,7 +243,7 @@ fn memory_has_an_end_and_nothing_breaks_there() {
         });
         assert!(full.is_some_and(|batch| batch > 10), "{full:?}");
         assert!(table.size() >= 1000);
-        // There is not even memory for an answer until something goes.
+        // A lookup needs memory for its result, so elements are removed first.
         table.change("remove", &keys(0), &[]).unwrap();
         assert_eq!(table.find(&[5, 105, 999], -1).unwrap(), [-1, 105, 999]);
     }
@@ -388,7 +388,7 @@ fn waits_end_with_their_steps() {
         std::thread::sleep(Duration::from_millis(30));
         handle.cancel(err!(Aborted, "enough"));
         assert_eq!(first.join().unwrap().code(), Code::Aborted);
-        // Who waited behind is served now.
+        // The step that waited for the mutex gets it now.
         assert_eq!(second.join().unwrap(), [1.0, 2.0]);
         assert_eq!(count(&s), 0);
     });
@@ -503,7 +503,7 @@ fn slices_of_variables_are_written_in_place() {
 }
 
 #[test]
-fn a_mutex_lets_one_in_at_a_time() {
+fn a_mutex_is_held_by_one_step_at_a_time() {
     watched("a mutex", || {
         let mut s = scope();
         let mutex = s.op("MutexV2").name("mutex").build().unwrap();

@@ -140,7 +140,7 @@ impl Buffer {
 
     fn new_block(dtype: DType, shape: Shape, bytes: usize) -> Result<(Buffer, bool)> {
         let (mut block, zeroed) = recycle::allocate(bytes)?;
-        // SAFETY: the block is new and nobody else refers to it.
+        // SAFETY: the block is new, so this is its only reference.
         let head = unsafe { block.as_mut() };
         head.dtype = dtype;
         head.shape = shape;
@@ -157,7 +157,7 @@ impl Buffer {
         reserved: Reserved<'_>,
     ) -> Result<Buffer> {
         let (mut buffer, _) = Self::new_block(dtype, shape, 0)?;
-        // SAFETY: the block is new and nobody else refers to it.
+        // SAFETY: the block is new, so this is its only reference.
         let head = unsafe { buffer.block.as_mut() };
         head.data = data;
         head.content = Some(Box::new(content));
@@ -169,7 +169,7 @@ impl Buffer {
     /// the step that makes them.
     pub(crate) fn view(&self, dtype: DType, shape: Shape, offset_bytes: usize) -> Result<Buffer> {
         let (mut view, _) = Self::new_block(dtype, shape, 0)?;
-        // SAFETY: the block is new and nobody else refers to it.
+        // SAFETY: the block is new, so this is its only reference.
         let head = unsafe { view.block.as_mut() };
         head.data = self.head().data.wrapping_add(offset_bytes);
         head.parent = Some(self.root().clone());
@@ -188,7 +188,7 @@ impl Buffer {
         if self.head().references.load(Ordering::Acquire) != 1 {
             return None;
         }
-        // SAFETY: the only reference is borrowed mutably, so nobody else can reach the block.
+        // SAFETY: the only reference is borrowed mutably, so no other thread can reach the block.
         let head = unsafe { self.block.as_mut() };
         head.forget_derived();
         Some(head)
@@ -370,7 +370,7 @@ impl Clone for Buffer {
 impl Drop for Buffer {
     #[inline]
     fn drop(&mut self) {
-        // The last owner needs no atomic write: nobody can add a reference to a unique one.
+        // The last owner needs no atomic write: no other thread can add a reference to a unique block.
         let references = &self.head().references;
         if references.load(Ordering::Acquire) != 1 {
             if references.fetch_sub(1, Ordering::Release) != 1 {

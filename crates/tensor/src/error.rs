@@ -1,7 +1,7 @@
 //! One error type for the workspace: TensorFlow's canonical code, a sentence, and where the error arose.
 //!
 //! Callers match on the code and on the fields of the origin, never on the text, which is made when
-//! somebody asks for it. `Internal` means a bug of ours; everything that a
+//! a caller asks for it. `Internal` means a bug of ours; everything that a
 //! user can cause has another code.
 
 use std::fmt;
@@ -81,7 +81,7 @@ struct Located {
     origin: Origin,
     /// The fields of `origin` that the sentence shows already, as it came from elsewhere.
     shown: Shown,
-    /// The sentence with the other fields, once somebody has asked for it.
+    /// The sentence with the other fields, once a caller has asked for it.
     text: OnceLock<String>,
 }
 

@@ -335,7 +335,7 @@ impl Tensor {
     pub fn as_bytes(&self) -> Result<&[u8]> {
         let data = self.host_data()?;
         // SAFETY: the constructors made `data` point to `num_elements * size` initialised bytes;
-        // nobody writes while `&self` is borrowed, since writing needs the only reference mutably.
+        // no thread writes while `&self` is borrowed, since writing needs the only reference mutably.
         Ok(unsafe { std::slice::from_raw_parts(data, self.num_elements() * self.dtype().size()) })
     }
 

@@ -1,4 +1,4 @@
-//! `.npy` files that NumPy wrote, files that we write, and files that nobody should write.
+//! `.npy` files: those that NumPy wrote, those that we write, and malformed ones.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ fn types_that_numpy_does_not_know() {
 }
 
 #[test]
-fn what_numpy_wrote_is_written_alike() {
+fn numpys_files_are_written_byte_for_byte() {
     for (name, bytes) in samples() {
         let is_plain = !["_fortran", "_big", "_v2", "_v3"].iter().any(|s| name.ends_with(s));
         if is_plain && !["records", "datetime", "unicode", "float8"].contains(&name.as_str()) {

@@ -156,7 +156,7 @@ fn value_lists_and_content_mean_the_same() {
             let t = Tensor::from_proto(p, None).unwrap();
             assert_eq!((t.dtype(), t.shape().dims()), (dtype, &[3, 1][..]));
             assert_eq!(t.as_bytes().unwrap(), case.bytes.concat(), "{dtype}");
-            // What leaves is always packed.
+            // Written messages are always packed.
             assert_eq!(t.to_proto().unwrap(), packed, "{dtype}");
         }
     }
@@ -274,7 +274,7 @@ fn resource_handles() {
 }
 
 #[test]
-fn variants_of_types_nobody_knows_pass_through() {
+fn variants_of_unknown_types_round_trip() {
     let mut inner = proto(DType::Int32, &[2]);
     inner.tensor_content = Bytes::from_static(&[1, 0, 0, 0, 2, 0, 0, 0]);
     let mut p = proto(DType::Variant, &[2]);
@@ -307,7 +307,7 @@ impl Variant for Rooted {
 }
 
 #[test]
-fn what_cannot_travel_says_so() {
+fn variants_without_a_proto_form_are_refused() {
     let t = Tensor::from_variants(Shape::scalar(), vec![Some(Arc::new(Rooted))]).unwrap();
     assert_eq!(
         t.to_proto().unwrap_err().to_string(),

@@ -4,7 +4,7 @@ use thalweg_formats::saved_model::RUN_STATE_ATTR;
 use thalweg_graph::{Adjoint, NodeId, Output};
 use thalweg_tensor::{DType, PartialShape, Result};
 
-use crate::{Model, Variable};
+use crate::{ModelScope, Variable};
 
 /// Gradient accumulation: the gradients of micro-batches, which are computed one after the other,
 /// are summed in buffers on the device that computes them.
@@ -28,7 +28,7 @@ pub struct Accumulation {
 impl Accumulation {
     /// Adds the nodes that accumulate these gradients. The model's updates, such as those of moving
     /// averages, run with every micro-batch.
-    pub fn new(model: &mut Model, gradients: &[(Variable, Adjoint)]) -> Result<Accumulation> {
+    pub fn new(model: &mut ModelScope, gradients: &[(Variable, Adjoint)]) -> Result<Accumulation> {
         let mut at = model.with_scope(model.child("accumulation"));
         let weight = at.placeholder(DType::Float, &PartialShape::scalar())?;
         let (mut first, mut add, mut sums) = (Vec::new(), Vec::new(), Vec::new());
@@ -54,7 +54,7 @@ impl Accumulation {
 }
 
 /// A variable beside the gradient, which no checkpoint holds.
-fn buffer(at: &mut Model, of: &Variable) -> Result<Output> {
+fn buffer(at: &mut ModelScope, of: &Variable) -> Result<Output> {
     let name = format!("accumulation/{}", of.name);
     let node = at.op("VarHandleOp").attr("dtype", of.dtype);
     let node = node.attr("shape", &PartialShape::from(&of.shape)).attr("shared_name", &*name);

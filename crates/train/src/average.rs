@@ -1,9 +1,10 @@
 //! Exponential moving averages of variables over training steps.
 
+use thalweg_api::Operation;
 use thalweg_graph::{NodeId, Output};
 use thalweg_tensor::{DType, Result};
 
-use crate::{Model, Variable};
+use crate::{Model, ModelScope, Variable};
 
 /// Exponential moving average of variables: `average = decay * average + (1 - decay) * variable`,
 /// as TensorFlow's `ExponentialMovingAverage`.
@@ -28,15 +29,24 @@ impl MovingAverage {
 
     /// The average of `variable`, under the name that TensorFlow gives it. It is initialized with
     /// the variable's initial value.
-    pub fn of(self, model: &Model, variable: &Variable) -> Result<Variable> {
+    pub fn of(self, model: &ModelScope, variable: &Variable) -> Result<Variable> {
         model.slot_like(variable, "ExponentialMovingAverage")
+    }
+
+    /// Adds the target that runs `train`, a training step, and then updates the averages of
+    /// `variables`.
+    #[track_caller]
+    pub fn follow(self, model: &Model, variables: &[Variable], train: &Operation) -> Operation {
+        let Ok(node) = train.node() else { return Operation::poisoned(model) };
+        let added = model.graph().build(|_| self.update(&mut model.as_scope(), variables, &[node]));
+        added.map_or_else(|| Operation::poisoned(model), |node| model.operation(node))
     }
 
     /// Adds the node that updates the averages of `variables`; the node runs after `after`, which
     /// are the optimizer's nodes.
     pub fn update(
         self,
-        model: &mut Model,
+        model: &mut ModelScope,
         variables: &[Variable],
         after: &[NodeId],
     ) -> Result<NodeId> {
@@ -57,7 +67,7 @@ impl MovingAverage {
     }
 
     /// The fraction of the average that a step replaces: `1 - decay`.
-    fn part(self, model: &mut Model) -> Result<Output> {
+    fn part(self, model: &mut ModelScope) -> Result<Output> {
         let part = model.number(DType::Float, 1.0 - f64::from(self.decay))?;
         if !self.is_warming {
             return Ok(part);

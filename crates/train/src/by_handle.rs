@@ -3,7 +3,7 @@
 use thalweg_api::{Graph, Operation, Output, TensorType};
 use thalweg_tensor::Result;
 
-use crate::{Model, Optimizer, Saver};
+use crate::{ModelScope, Optimizer, Saver};
 
 impl Optimizer {
     /// As [`Optimizer::minimize`], by handle: over the trainable variables of the loss's graph.
@@ -12,7 +12,7 @@ impl Optimizer {
     pub fn minimize_loss<T: TensorType>(&self, loss: &Output<T>) -> Operation {
         let graph = loss.graph();
         let Ok(at) = loss.endpoint() else { return Operation::poisoned(graph) };
-        match graph.build(|_| self.minimize(&mut Model::of(graph), at)) {
+        match graph.build(|_| self.minimize(&mut ModelScope::of(graph), at)) {
             Some(node) => graph.operation(node),
             None => Operation::poisoned(graph),
         }

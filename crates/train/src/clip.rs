@@ -3,7 +3,7 @@
 use thalweg_graph::{Adjoint, IndexedSlices, Output};
 use thalweg_tensor::Result;
 
-use crate::{Model, Variable};
+use crate::{ModelScope, Variable};
 
 /// How gradients are clipped.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,11 +20,11 @@ impl Clip {
     /// Adds the clipping nodes, on the device that `place` returns for each variable.
     pub(crate) fn build(
         self,
-        model: &Model,
+        model: &ModelScope,
         all: &[(Variable, Adjoint)],
-        place: impl Fn(&Model, &Variable) -> Model,
+        place: impl Fn(&ModelScope, &Variable) -> ModelScope,
     ) -> Result<Vec<(Variable, Adjoint)>> {
-        let change_each = |change: &dyn Fn(&mut Model, Output) -> Result<Output>| {
+        let change_each = |change: &dyn Fn(&mut ModelScope, Output) -> Result<Output>| {
             let one = |(variable, adjoint): &(Variable, Adjoint)| {
                 let values = change(&mut place(model, variable), numbers(*adjoint))?;
                 Ok((variable.clone(), with_numbers(*adjoint, values)))
@@ -58,7 +58,7 @@ impl Clip {
 
 /// The factor that scales a norm down to `limit`, computed from half the squared norm; 1 where the
 /// norm is below.
-fn factor(model: &mut Model, half_square: Output, limit: f32) -> Result<Output> {
+fn factor(model: &mut ModelScope, half_square: Output, limit: f32) -> Result<Output> {
     let two = model.float(2.0)?;
     let square = model.add("Mul", &[half_square, two])?;
     let norm = model.add("Sqrt", &[square])?;

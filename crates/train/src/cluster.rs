@@ -9,7 +9,7 @@ use thalweg_graph::Graph;
 use thalweg_ops::Registry;
 use thalweg_tensor::{Error, Result, ensure, err};
 
-use crate::{Model, Replica, Spread};
+use crate::{Model, ModelScope, Replica, Spread};
 
 /// The job whose tasks hold variables.
 const PS: &str = "ps";
@@ -37,27 +37,23 @@ pub enum Stops {
 /// variables, which are placed on the parameter servers:
 ///
 /// ```
-/// use thalweg_graph::Scope;
-/// use thalweg_tensor::{DType, Result, Tensor};
-/// use thalweg_train::{Cluster, Mode, Model, Optimizer, losses};
+/// use thalweg_tensor::{Result, Tensor};
+/// use thalweg_train::{Cluster, Initializer, Mode, Model, Optimizer, losses};
 ///
 /// # fn main() -> Result<()> {
-/// # let ops = thalweg_ops::op_registry(thalweg_ops::FAMILIES)?;
 /// let cluster = Cluster::local(1, 2)?;
 /// for worker in 0..2 {
-///     let mut model = cluster.place(Model::new(Scope::new(ops.clone())), worker)?;
-///     let x = model.input("x", DType::Float, &[None])?;
-///     let w = model.variable("w", &[], &thalweg_train::Initializer::Zeros)?;
-///     let w = w.read(&mut model)?;
-///     let loss = losses::mean_squared_error(&mut model, w, x)?;
-///     let train = Mode::Async.minimize(&mut model, &Optimizer::sgd(0.25), loss, cluster.replica(worker))?;
-///     let init = model.init()?;
-///     let session = cluster.session(worker, &model.to_graph())?;
+///     let model = cluster.place(Model::new(), worker)?;
+///     let x = model.placeholder::<f32>("x", []);
+///     let w = model.parameter("w", &[], &Initializer::Zeros);
+///     let loss = losses::mean_squared_error(&w, &x);
+///     let train =
+///         Mode::Async.minimize(&model, &Optimizer::sgd(0.25), &loss, cluster.replica(worker))?;
+///     let session = cluster.open(worker, &model)?;
 ///     if worker == 0 {
-///         session.run(&[], &[], &[&model.node_name(init)])?;
+///         session.initialize()?;
 ///     }
-///     let feeds = [("x:0", Tensor::vector(&[1.0f32])?)];
-///     session.run(&feeds, &[], &[&train.step])?;
+///     train.run(&session, &[(&x.name()?, Tensor::scalar(1.0f32))], &[])?;
 /// }
 /// # Ok(())
 /// # }
@@ -169,6 +165,11 @@ impl Cluster {
     /// [`Cluster::spread`], all other nodes on the worker. Without parameter servers, variables are
     /// placed on the chief.
     pub fn place(&self, model: Model, worker: usize) -> Result<Model> {
+        Ok(self.place_scope(model.as_scope(), worker)?.into())
+    }
+
+    /// As [`Cluster::place`], for code that adds nodes by the names of their ops.
+    pub fn place_scope(&self, model: ModelScope, worker: usize) -> Result<ModelScope> {
         let (job, tasks) = match self.ps.len() {
             0 => (self.workers[0].job.clone(), 1),
             count => (PS.to_owned(), count as u32),
@@ -187,6 +188,13 @@ impl Cluster {
         };
         let answers = stop_tasks(&self.spec, &tasks, grace, STOP_LIMIT)?;
         Ok(answers.into_iter().filter_map(|(task, answer)| Some((task, answer.err()?))).collect())
+    }
+
+    /// Opens a session on a worker's task by handle. Variables are not initialized: they may have
+    /// values there.
+    pub fn open(&self, worker: usize, model: &Model) -> Result<thalweg_api::Session> {
+        model.check()?;
+        model.session_over(self.session(worker, &model.as_scope().to_graph())?)
     }
 
     /// Opens a session on a worker's task.

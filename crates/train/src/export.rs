@@ -1,23 +1,37 @@
 //! Export of a trained model as a SavedModel.
 
-use std::sync::Arc;
-
-use thalweg_graph::{Output, Scope};
-use thalweg_kernel::Environment;
-use thalweg_ops::Registry;
-use thalweg_runtime::{SavedModelBuilder, Session, SessionOptions, system_environment};
-use thalweg_storage::ByUrl;
-use thalweg_tensor::Result;
+use thalweg_api::{Any, Output, Registry, TensorType, session_options};
+use thalweg_runtime::{SavedModelBuilder, Session};
+use thalweg_tensor::{Result, ensure};
 
 use crate::{Model, Saver};
 
 /// The signature of an exported model: inputs and outputs by name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Served {
-    /// Tensors that callers feed.
-    pub inputs: Vec<(&'static str, Output)>,
-    /// Tensors that callers fetch.
-    pub outputs: Vec<(&'static str, Output)>,
+    inputs: Vec<(String, Output<Any>)>,
+    outputs: Vec<(String, Output<Any>)>,
+}
+
+impl Served {
+    /// A signature without inputs and outputs.
+    pub fn new() -> Served {
+        Served::default()
+    }
+
+    /// Adds a tensor that callers feed.
+    #[must_use]
+    pub fn input<T: TensorType>(mut self, name: &str, input: &Output<T>) -> Served {
+        self.inputs.push((name.to_owned(), input.any()));
+        self
+    }
+
+    /// Adds a tensor that callers fetch.
+    #[must_use]
+    pub fn output<T: TensorType>(mut self, name: &str, output: &Output<T>) -> Served {
+        self.outputs.push((name.to_owned(), output.any()));
+        self
+    }
 }
 
 /// Writes the inference graph that `build` adds, with the variables of a checkpoint, as the next
@@ -25,7 +39,7 @@ pub struct Served {
 pub fn export(
     checkpoint: &str,
     folder: &str,
-    build: impl FnOnce(&mut Model) -> Result<Served>,
+    build: impl FnOnce(&Model) -> Served,
 ) -> Result<String> {
     export_with(&Registry::built_in(), checkpoint, folder, build)
 }
@@ -35,28 +49,27 @@ pub fn export_with(
     registry: &Registry,
     checkpoint: &str,
     folder: &str,
-    build: impl FnOnce(&mut Model) -> Result<Served>,
+    build: impl FnOnce(&Model) -> Served,
 ) -> Result<String> {
-    let mut model = Model::new(Scope::new(registry.ops.clone())).inference();
-    let served = build(&mut model)?;
-    let environment = Environment { storage: Arc::new(ByUrl::default()), ..system_environment() };
-    let options = SessionOptions { environment, ..SessionOptions::default() };
-    let session = Session::new(model.to_graph(), registry.kernels.clone(), options)?;
+    let model = Model::with_registry(registry.clone()).inference();
+    let served = build(&model);
+    model.check()?;
+    ensure!(!served.outputs.is_empty(), InvalidArgument, "the signature to export has no outputs");
+    let graph = || model.as_scope().to_graph();
+    let session = Session::new(graph(), registry.kernels.clone(), session_options())?;
     // Restored through a graph of its own: the model has no nodes that savers need.
-    let variables: Vec<(String, Output)> =
-        model.variables().into_iter().map(|variable| (variable.name, variable.handle)).collect();
-    let saver = Saver::new(&mut model, &variables)?;
-    saver.restore(&session.beside(model.to_graph())?, checkpoint)?;
-    let names = |tensors: &[(&'static str, Output)]| -> Vec<(&'static str, String)> {
-        tensors.iter().map(|&(name, tensor)| (name, model.name_of(tensor))).collect()
+    let saver = Saver::of_model(&model)?;
+    saver.restore(&session.beside(graph())?, checkpoint)?;
+    let names = |tensors: &[(String, Output<Any>)]| -> Result<Vec<(String, String)>> {
+        tensors.iter().map(|(name, tensor)| Ok((name.clone(), tensor.name()?))).collect()
     };
-    let (inputs, outputs) = (names(&served.inputs), names(&served.outputs));
+    let (inputs, outputs) = (names(&served.inputs)?, names(&served.outputs)?);
     let version = SavedModelBuilder::new(&session)
         .signature("serving_default", &borrowed(&inputs), &borrowed(&outputs))?
         .save_version(folder)?;
     Ok(format!("{}/{version}", folder.trim_end_matches('/')))
 }
 
-fn borrowed<'a>(names: &'a [(&'static str, String)]) -> Vec<(&'static str, &'a str)> {
-    names.iter().map(|(name, tensor)| (*name, tensor.as_str())).collect()
+fn borrowed(names: &[(String, String)]) -> Vec<(&str, &str)> {
+    names.iter().map(|(name, tensor)| (name.as_str(), tensor.as_str())).collect()
 }

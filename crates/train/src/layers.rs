@@ -1,6 +1,7 @@
 //! Layers: building blocks of a network with their own variables.
 
 mod attention;
+mod bidirectional;
 mod conv;
 mod dense;
 mod embedding;
@@ -9,45 +10,93 @@ mod pool;
 mod recurrent;
 mod residual;
 
-pub use attention::Attention;
-pub use conv::Conv;
+pub use attention::MultiHeadAttention;
+pub use bidirectional::Bidirectional;
+pub use conv::{Conv1d, Conv2d, Conv2dTranspose};
 pub use dense::{Dense, Dropout, Flatten};
-pub use embedding::Embedding;
 pub(crate) use embedding::lookup;
+pub use embedding::{Embedding, Table};
 pub use norm::{BatchNorm, LayerNorm};
-pub use pool::{AveragePool, MaxPool, global_average_pool};
+pub use pool::{AveragePool2d, GlobalAveragePool2d, GlobalMaxPool2d, MaxPool2d};
 pub use recurrent::{Gru, Lstm};
-pub use residual::{Positions, Residual};
+pub use residual::{PositionEmbedding, Residual};
 
-use thalweg_api as api;
-use thalweg_graph::Output;
-use thalweg_tensor::Result;
+use std::panic::Location;
+
+use thalweg_api::{Any, Output, TensorType, on_behalf_of};
+use thalweg_tensor::{Error, err};
 
 use crate::{Model, Phase};
 
 /// A layer: a function of one tensor, with variables.
+///
+/// A function or closure of a model and a float tensor is a layer too:
+///
+/// ```
+/// use thalweg_api::Output;
+/// use thalweg_train::{Dense, Layer, Model, Sequential};
+///
+/// let model = Model::new();
+/// let x = model.placeholder::<f32>("x", [None, Some(4)]);
+/// let net = Sequential::new()
+///     .then(Dense::new(8).relu())
+///     .then(|_: &Model, x: &Output<f32>| x * 2.0)
+///     .then(Dense::new(3));
+/// let y = net.apply(&model, &x);
+/// model.check().unwrap();
+/// assert_eq!(y.shape().to_string(), "[?,3]");
+/// ```
 pub trait Layer {
-    /// Adds the layer's nodes to the model, with `x` as input.
-    fn apply(&self, model: &mut Model, x: Output) -> Result<Output>;
+    /// Adds the layer's nodes to the model, with `x` as input. Layers are defined by this function
+    /// and used by [`Layer::apply`].
+    fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32>;
 
-    /// Adds a whole net by handle, in the name scope of `x`. Called again with the same name scope,
-    /// it finds the variables of the first call.
+    /// The layer's output for `x`. Mistakes are those of the calling line.
     #[track_caller]
-    #[must_use]
-    fn forward<T: api::TensorType>(&self, phase: Phase, x: &api::Output<T>) -> api::Output<f32>
+    fn apply<T: TensorType>(&self, model: &Model, x: &Output<T>) -> Output<f32>
     where
         Self: Sized,
     {
-        let graph = x.graph();
-        let Ok(at) = x.endpoint() else { return api::Output::poisoned(graph) };
-        let added = graph.build(|_| {
-            let model = Model::of(graph);
-            match phase {
-                Phase::Training => self.apply(&mut { model }, at),
-                Phase::Inference => self.apply(&mut model.inference(), at),
-            }
-        });
-        added.map_or_else(|| api::Output::poisoned(graph), |at| graph.output(at))
+        let view = x.any().within(model);
+        on_behalf_of(Location::caller(), || self.build(model, &view).within(model))
+    }
+
+    /// The output of a whole network, in the name scope of `x`, without a model at hand. Called again
+    /// with the same name scope, it finds the variables of the first call.
+    #[track_caller]
+    fn forward<T: TensorType>(&self, phase: Phase, x: &Output<T>) -> Output<f32>
+    where
+        Self: Sized,
+    {
+        let model = Model::of(x.graph());
+        match phase {
+            Phase::Training => self.apply(&model, x),
+            Phase::Inference => self.apply(&model.inference(), x),
+        }
+    }
+}
+
+impl<F: Fn(&Model, &Output<f32>) -> Output<f32>> Layer for F {
+    fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32> {
+        self(model, &x.typed())
+    }
+}
+
+impl Model {
+    /// Keeps a mistake of the line that applied the layer; a handle that stands for the output.
+    #[track_caller]
+    pub(crate) fn mistake(&self, error: Error) -> Output<f32> {
+        self.record(Location::caller(), error);
+        self.poisoned()
+    }
+
+    /// As [`Model::mistake`], for an input of the wrong shape; none if the input is poisoned itself.
+    #[track_caller]
+    pub(crate) fn wrong_shape(&self, what: &str, x: &Output<f32>) -> Output<f32> {
+        match x.endpoint() {
+            Ok(_) => self.mistake(err!(InvalidArgument, "{what}, got shape {}", x.shape())),
+            Err(_) => self.poisoned(),
+        }
     }
 }
 
@@ -70,8 +119,10 @@ impl Sequential {
 }
 
 impl Layer for Sequential {
-    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
-        self.0.iter().try_fold(x, |x, layer| layer.apply(model, x))
+    fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32> {
+        let last =
+            self.0.iter().fold(x.clone(), |x, layer| layer.build(model, &x.within(model)).any());
+        last.typed()
     }
 }
 
@@ -96,39 +147,25 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// Adds the activation of `x`.
-    pub fn apply(self, model: &mut Model, x: Output) -> Result<Output> {
+    /// The activation of `x`.
+    #[track_caller]
+    pub fn of(self, x: &Output<f32>) -> Output<f32> {
         match self {
-            Activation::Linear => Ok(x),
-            Activation::Relu => model.add("Relu", &[x]),
-            Activation::Sigmoid => model.add("Sigmoid", &[x]),
-            Activation::Tanh => model.add("Tanh", &[x]),
-            Activation::Softmax => model.add("Softmax", &[x]),
-            Activation::Swish => {
-                let gate = model.add("Sigmoid", &[x])?;
-                model.add("Mul", &[x, gate])
+            Activation::Linear => x.clone(),
+            Activation::Relu => x.relu(),
+            Activation::Sigmoid => x.sigmoid(),
+            Activation::Tanh => x.tanh(),
+            Activation::Softmax => x.softmax(),
+            Activation::Swish => x * x.sigmoid(),
+            Activation::Gelu => {
+                // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+                let cube = x.square() * x;
+                let scale = (2.0 / std::f64::consts::PI).sqrt() as f32;
+                let gate = ((x + cube * 0.044_715) * scale).tanh() + 1.0;
+                x * (gate * 0.5)
             }
-            Activation::Gelu => gelu(model, x),
         }
     }
-}
-
-/// `0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`.
-fn gelu(model: &mut Model, x: Output) -> Result<Output> {
-    let dtype = model.dtype(x);
-    let square = model.add("Square", &[x])?;
-    let cube = model.add("Mul", &[square, x])?;
-    let small = model.number(dtype, 0.044_715)?;
-    let cube = model.add("Mul", &[cube, small])?;
-    let sum = model.add("AddV2", &[x, cube])?;
-    let scale = model.number(dtype, (2.0 / std::f64::consts::PI).sqrt())?;
-    let scaled = model.add("Mul", &[sum, scale])?;
-    let tanh = model.add("Tanh", &[scaled])?;
-    let one = model.number(dtype, 1.0)?;
-    let gate = model.add("AddV2", &[tanh, one])?;
-    let half = model.number(dtype, 0.5)?;
-    let gate = model.add("Mul", &[gate, half])?;
-    model.add("Mul", &[x, gate])
 }
 
 /// Padding of an image at its borders, as TensorFlow's `padding` attribute.

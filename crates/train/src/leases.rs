@@ -15,7 +15,7 @@ use thalweg_graph::{NodeId, Output, Scope};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, err};
 
 use crate::section::{Mutex, Section, check};
-use crate::{Initializer, Model, Variable};
+use crate::{Initializer, ModelScope, Variable};
 pub use shards::Shards;
 
 /// Name of the table in graphs and checkpoints.
@@ -84,7 +84,7 @@ pub struct Claim {
 impl Leases {
     /// A lease table for these shards, each to be used `epochs` times. A worker that sends nothing
     /// for `lease` loses its shards.
-    pub fn new(model: &Model, shards: Shards, epochs: u64, lease: Duration) -> Result<Leases> {
+    pub fn new(model: &ModelScope, shards: Shards, epochs: u64, lease: Duration) -> Result<Leases> {
         let dims = [shards.count(), COLUMNS];
         let table = model.top().counter(TABLE, DType::Int64, &dims, &Initializer::Zeros)?;
         let (name, scalar) = (format!("{TABLE}/generation"), PartialShape::scalar());
@@ -96,7 +96,7 @@ impl Leases {
 
     /// Adds the offers table, in which workers record the samples of gradients that the chief will
     /// apply.
-    pub(crate) fn with_offers(self, model: &Model, workers: usize) -> Result<Leases> {
+    pub(crate) fn with_offers(self, model: &ModelScope, workers: usize) -> Result<Leases> {
         let shape = Shape::new(&[workers, COLUMNS])?;
         let first = |scope: &mut Scope| {
             let zeros = Tensor::zeros(DType::Int64, shape.clone())?;
@@ -124,7 +124,7 @@ impl Leases {
     }
 
     /// Adds the placeholders that a worker feeds with each batch.
-    pub fn batch(&self, model: &Model) -> Result<Batch> {
+    pub fn batch(&self, model: &ModelScope) -> Result<Batch> {
         let mut at = self.beside(model, "batch");
         Ok(Batch {
             worker: fed(&mut at, "worker")?,
@@ -138,7 +138,7 @@ impl Leases {
     /// Adds a claim: among the shards that are free, held by this worker, or whose lease has
     /// expired, it takes the one with the fewest completed epochs and returns the shard that the
     /// worker held. Samples that are offered cannot be claimed until their round has ended.
-    pub fn claim(&self, model: &Model) -> Result<Claim> {
+    pub fn claim(&self, model: &ModelScope) -> Result<Claim> {
         let mut at = self.beside(model, "claim");
         let (worker, generation) = (fed(&mut at, "worker")?, fed(&mut at, "generation")?);
         let is_late = fed(&mut at, "is_late")?;
@@ -165,7 +165,7 @@ impl Leases {
     /// is false.
     fn take(
         &self,
-        at: &mut Model,
+        at: &mut ModelScope,
         (shard, found): (Output, Output),
         [holder, used, until]: [Output; COLUMNS],
         (me, now): (Output, Output),
@@ -186,7 +186,7 @@ impl Leases {
     /// Which shards a worker may claim.
     fn is_open(
         &self,
-        at: &mut Model,
+        at: &mut ModelScope,
         [holder, used, until]: [Output; COLUMNS],
         me: Output,
         now: Output,
@@ -207,7 +207,7 @@ impl Leases {
     }
 
     /// Samples that remain to be used in all, given how many of each shard have been used.
-    fn left_of(&self, at: &mut Model, used: Output) -> Result<Output> {
+    fn left_of(&self, at: &mut ModelScope, used: Output) -> Result<Output> {
         let (limits, zero) = (self.limits(at)?, long(at, 0)?);
         let left = at.add("Sub", &[limits, used])?;
         let left = at.add("Maximum", &[left, zero])?;
@@ -216,7 +216,7 @@ impl Leases {
     }
 
     /// How many samples of each shard are used over all epochs.
-    fn limits(&self, at: &mut Model) -> Result<Output> {
+    fn limits(&self, at: &mut ModelScope) -> Result<Output> {
         self.per_shard(at, |size| size.saturating_mul(self.epochs))
     }
 
@@ -226,10 +226,10 @@ impl Leases {
     /// value of `step` after it.
     pub fn commit(
         &self,
-        model: &Model,
+        model: &ModelScope,
         batch: &Batch,
         ready: &[NodeId],
-        change: impl FnOnce(&Model) -> Result<Vec<NodeId>>,
+        change: impl FnOnce(&ModelScope) -> Result<Vec<NodeId>>,
     ) -> Result<NodeId> {
         let at = self.beside(model, "commit");
         let mut section = self.mutex.enter(&at, ready)?;
@@ -333,7 +333,7 @@ impl Leases {
     }
 
     /// Adds a node that frees all shards of a worker, whose index is fed.
-    pub fn release(&self, model: &Model) -> Result<(Output, NodeId)> {
+    pub fn release(&self, model: &ModelScope) -> Result<(Output, NodeId)> {
         let mut at = self.beside(model, "release");
         let worker = fed(&mut at, "worker")?;
         let mut section = self.mutex.enter(&at, &[])?;
@@ -349,7 +349,7 @@ impl Leases {
 
     /// Adds a node that frees all shards: after a restore, no worker holds the shards that the
     /// checkpoint says it does.
-    pub fn release_all(&self, model: &Model) -> Result<NodeId> {
+    pub fn release_all(&self, model: &ModelScope) -> Result<NodeId> {
         let at = self.beside(model, "release_all");
         let mut section = self.mutex.enter(&at, &[])?;
         let at = &mut section.inside;
@@ -362,7 +362,7 @@ impl Leases {
     /// Adds a node that sets the generation of the variables to a value that is fed. Commits and
     /// claims with another generation fail, so a generation that no worker has keeps all workers
     /// out.
-    pub fn set_generation(&self, model: &Model) -> Result<(Output, NodeId)> {
+    pub fn set_generation(&self, model: &ModelScope) -> Result<(Output, NodeId)> {
         let mut at = self.beside(model, "set_generation");
         let value = fed(&mut at, "value")?;
         let mut section = self.mutex.enter(&at, &[])?;
@@ -372,7 +372,7 @@ impl Leases {
     }
 
     /// The generation of the variables, and the lease table.
-    pub fn state(&self, model: &Model) -> Result<(Output, Output)> {
+    pub fn state(&self, model: &ModelScope) -> Result<(Output, Output)> {
         let at = self.beside(model, "state");
         // Under the mutex: during an update the variables have no generation.
         let mut section = self.mutex.enter(&at, &[])?;
@@ -385,7 +385,7 @@ impl Leases {
     }
 
     /// Samples that remain to be used in all.
-    pub fn left(&self, model: &Model) -> Result<Output> {
+    pub fn left(&self, model: &ModelScope) -> Result<Output> {
         let mut at = self.beside(model, "left");
         let [_, used, _] = self.columns(&mut at)?;
         self.left_of(&mut at, used)
@@ -393,7 +393,11 @@ impl Leases {
 
     /// Adds reads of variables that see no partial update; returns the values, and the node to run
     /// with them.
-    pub fn snapshot(&self, model: &Model, variables: &[Variable]) -> Result<(Vec<Output>, NodeId)> {
+    pub fn snapshot(
+        &self,
+        model: &ModelScope,
+        variables: &[Variable],
+    ) -> Result<(Vec<Output>, NodeId)> {
         let at = self.beside(model, "snapshot");
         let mut section = self.mutex.enter(&at, &[])?;
         let at = &mut section.inside;
@@ -415,29 +419,34 @@ impl Leases {
         Ok((values, done))
     }
 
-    fn beside(&self, model: &Model, name: &str) -> Model {
+    fn beside(&self, model: &ModelScope, name: &str) -> ModelScope {
         let at = model.top_on(&self.table.device);
         let scope = at.child(&format!("{TABLE}/{name}"));
         at.with_scope(scope)
     }
 
-    fn columns(&self, at: &mut Model) -> Result<[Output; COLUMNS]> {
+    fn columns(&self, at: &mut ModelScope) -> Result<[Output; COLUMNS]> {
         let table = self.table.read(at)?;
         unpacked(at, table)
     }
 
-    fn set_columns(&self, at: &mut Model, columns: [Output; COLUMNS]) -> Result<NodeId> {
+    fn set_columns(&self, at: &mut ModelScope, columns: [Output; COLUMNS]) -> Result<NodeId> {
         let table = at.op("Pack").inputs(&columns).attr("axis", 1i64).build()?;
         at.op("AssignVariableOp").inputs(&[self.table.handle, table]).build_node()
     }
 
-    fn set_row(&self, at: &mut Model, shard: Output, row: [Output; COLUMNS]) -> Result<NodeId> {
+    fn set_row(
+        &self,
+        at: &mut ModelScope,
+        shard: Output,
+        row: [Output; COLUMNS],
+    ) -> Result<NodeId> {
         let row = at.op("Pack").inputs(&row).build()?;
         at.op("ResourceScatterUpdate").inputs(&[self.table.handle, shard, row]).build_node()
     }
 
     /// A tensor with one number per shard, computed from the shard's size.
-    fn per_shard(&self, at: &mut Model, number: impl Fn(u64) -> u64) -> Result<Output> {
+    fn per_shard(&self, at: &mut ModelScope, number: impl Fn(u64) -> u64) -> Result<Output> {
         let sizes = (0..self.shards.count()).map(|shard| self.shards.size(shard) as u64);
         let numbers: Vec<i64> =
             sizes.map(|size| i64::try_from(number(size)).unwrap_or(i64::MAX)).collect();
@@ -446,7 +455,7 @@ impl Leases {
 
     fn is_free(
         &self,
-        at: &mut Model,
+        at: &mut ModelScope,
         (holder, until): (Output, Output),
         me: Output,
         now: Output,
@@ -463,7 +472,7 @@ impl Leases {
     /// one of the next epoch, if there is one.
     fn furthest_behind(
         &self,
-        at: &mut Model,
+        at: &mut ModelScope,
         used: Output,
         is_open: Output,
         is_late: Output,
@@ -483,17 +492,17 @@ impl Leases {
         at.add("ArgMin", &[keys, axis])
     }
 
-    fn check_generation(&self, at: &mut Model, known: Output) -> Result<NodeId> {
+    fn check_generation(&self, at: &mut ModelScope, known: Output) -> Result<NodeId> {
         let now = self.read_generation(at)?;
         let is_known = at.add("Equal", &[now, known])?;
         check(at, is_known, "the variables have another generation", now)
     }
 
-    fn read_generation(&self, at: &mut Model) -> Result<Output> {
+    fn read_generation(&self, at: &mut ModelScope) -> Result<Output> {
         at.op("ReadVariableOp").input(self.generation).attr("dtype", DType::Int64).build()
     }
 
-    fn check_held(&self, at: &mut Model, batch: &Batch) -> Result<NodeId> {
+    fn check_held(&self, at: &mut ModelScope, batch: &Batch) -> Result<NodeId> {
         let row = self.table.gather(at, batch.shard)?;
         let me = holder_of(at, batch.worker)?;
         let wanted = at.op("Pack").inputs(&[me, batch.used]).build()?;
@@ -505,7 +514,7 @@ impl Leases {
         check(at, is_held, "the worker does not hold these samples any more", row)
     }
 
-    fn enter_used(&self, at: &mut Model, batch: &Batch) -> Result<NodeId> {
+    fn enter_used(&self, at: &mut ModelScope, batch: &Batch) -> Result<NodeId> {
         let used = at.add("AddV2", &[batch.used, batch.count])?;
         let me = holder_of(at, batch.worker)?;
         let now = now_ms(at)?;
@@ -513,47 +522,47 @@ impl Leases {
         self.set_row(at, batch.shard, [me, used, end])
     }
 
-    fn end_of_lease(&self, at: &mut Model, now: Output) -> Result<Output> {
+    fn end_of_lease(&self, at: &mut ModelScope, now: Output) -> Result<Output> {
         let lease = long(at, self.lease_ms)?;
         at.add("AddV2", &[now, lease])
     }
 }
 
 /// An int64 placeholder.
-fn fed(at: &mut Model, name: &str) -> Result<Output> {
+fn fed(at: &mut ModelScope, name: &str) -> Result<Output> {
     at.input(name, DType::Int64, &[])
 }
 
-fn long(at: &mut Model, value: i64) -> Result<Output> {
+fn long(at: &mut ModelScope, value: i64) -> Result<Output> {
     at.constant(&Tensor::scalar(value))
 }
 
 /// The holder column of a worker.
-fn holder_of(at: &mut Model, worker: Output) -> Result<Output> {
+fn holder_of(at: &mut ModelScope, worker: Output) -> Result<Output> {
     let one = long(at, 1)?;
     at.add("AddV2", &[worker, one])
 }
 
 /// Milliseconds since 1970, by the clock of the task that holds the table.
-fn now_ms(at: &mut Model) -> Result<Output> {
+fn now_ms(at: &mut ModelScope) -> Result<Output> {
     let seconds = at.op("Timestamp").build()?;
     let thousand = at.constant(&Tensor::scalar(1000f64))?;
     let now = at.add("Mul", &[seconds, thousand])?;
     at.cast(now, DType::Int64)
 }
 
-fn element(at: &mut Model, of: Output, index: Output) -> Result<Output> {
+fn element(at: &mut ModelScope, of: Output, index: Output) -> Result<Output> {
     let axis = at.int(0)?;
     at.add("GatherV2", &[of, index, axis])
 }
 
 /// The columns of a variable with a row per worker.
-fn rows(at: &mut Model, handle: Output) -> Result<[Output; COLUMNS]> {
+fn rows(at: &mut ModelScope, handle: Output) -> Result<[Output; COLUMNS]> {
     let rows = at.op("ReadVariableOp").input(handle).attr("dtype", DType::Int64).build()?;
     unpacked(at, rows)
 }
 
-fn unpacked(at: &mut Model, rows: Output) -> Result<[Output; COLUMNS]> {
+fn unpacked(at: &mut ModelScope, rows: Output) -> Result<[Output; COLUMNS]> {
     let columns = at.op("Unpack").input(rows).attr("num", COLUMNS as i64).attr("axis", 1i64);
     let columns = columns.build_all()?;
     Ok([columns[0], columns[1], columns[2]])

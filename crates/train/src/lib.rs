@@ -1,32 +1,33 @@
 //! Training: layers, losses, optimizers, and the coordination of workers. All of them add nodes to
 //! a graph.
 //!
-//! A [`Model`] is a scope that also keeps its variables. Layers add nodes and look variables up by
+//! A [`Model`] is a graph with the variables of layers. Layers add nodes and look variables up by
 //! name, so one function builds a network for training and, with the same variables, again for
 //! inference:
 //!
 //! ```
-//! use thalweg_graph::{Output, Scope};
-//! use thalweg_tensor::{DType, Result};
-//! use thalweg_train::{Dense, Dropout, Layer, Model, Optimizer, losses};
+//! use thalweg_api::{Output, Result, feed};
+//! use thalweg_train::{Adam, Dense, Dropout, Layer, Model, losses};
 //!
-//! fn net(model: &mut Model, x: Output) -> Result<Output> {
-//!     let x = Dense::new(128).relu().apply(model, x)?;
-//!     let x = Dropout::new(0.5).apply(model, x)?;
-//!     Dense::new(10).apply(model, x)
+//! fn net(model: &Model, x: &Output<f32>) -> Output<f32> {
+//!     let x = Dense::new(128).relu().apply(model, x);
+//!     let x = Dropout::new(0.5).apply(model, &x);
+//!     Dense::new(10).apply(model, &x)
 //! }
 //!
 //! # fn main() -> Result<()> {
-//! let mut model = Model::new(Scope::new(thalweg_ops::op_registry(thalweg_ops::FAMILIES)?));
-//! let images = model.input("images", DType::Float, &[None, Some(784)])?;
-//! let labels = model.input("labels", DType::Int64, &[None])?;
-//! let logits = net(&mut model, images)?;
-//! let loss = losses::softmax_cross_entropy(&mut model, logits, labels)?;
-//! let train = Optimizer::adam(1e-3).minimize(&mut model, loss)?;
-//! let init = model.init()?;
-//! let logits = net(&mut model.inference(), images)?;
-//! # let _ = (train, init, logits);
-//! # assert_eq!(model.variables().iter().filter(|v| v.is_trainable).count(), 4);
+//! let model = Model::new();
+//! let images = model.placeholder::<f32>("images", [None, Some(784)]);
+//! let labels = model.placeholder::<i64>("labels", [None]);
+//! let loss = losses::softmax_cross_entropy(&net(&model, &images), &labels);
+//! let train = Adam::new(1e-3).minimize(&loss);
+//! let guesses = net(&model.inference(), &images).argmax(1);
+//!
+//! let session = model.session()?; // mistakes above are reported here, with their source lines
+//! let feeds = feed! { images: vec![[0.5f32; 784]; 2], labels: [3, 7] };
+//! let loss: f32 = session.run(&loss, feeds, &[&train])?;
+//! # let _ = (loss, guesses);
+//! # assert_eq!(model.trainable().len(), 4);
 //! # Ok(())
 //! # }
 //! ```
@@ -49,6 +50,7 @@ pub mod metrics;
 pub mod mnist;
 mod mode;
 mod model;
+mod model_scope;
 mod optimizer;
 mod optimizers;
 mod partition;
@@ -70,13 +72,15 @@ pub use clip::Clip;
 pub use cluster::{Cluster, Stops};
 pub use export::{Served, export, export_with};
 pub use layers::{
-    Activation, Attention, AveragePool, BatchNorm, Conv, Dense, Dropout, Embedding, Flatten, Gru,
-    Layer, LayerNorm, Lstm, MaxPool, Padding, Positions, Residual, Sequential, global_average_pool,
+    Activation, AveragePool2d, BatchNorm, Bidirectional, Conv1d, Conv2d, Conv2dTranspose, Dense,
+    Dropout, Embedding, Flatten, GlobalAveragePool2d, GlobalMaxPool2d, Gru, Layer, LayerNorm, Lstm,
+    MaxPool2d, MultiHeadAttention, Padding, PositionEmbedding, Residual, Sequential, Table,
 };
 pub use loss_scale::LossScale;
 pub use metrics::Metric;
 pub use mode::{ChiefOps, Coordinated, Mode, Order, Replica, train_towers};
-pub use model::{Model, Phase};
+pub use model::Model;
+pub use model_scope::{ModelScope, Phase};
 pub use optimizer::{Optimizer, Rule};
 pub use optimizers::{Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Momentum, RmsProp, Sgd};
 pub use partition::{Parameter, Partitioner};
@@ -87,4 +91,4 @@ pub use schedule::Rate;
 pub use thalweg_api::{Initializer, Part, RunSteps, VariableInfo as Variable};
 #[cfg(feature = "remote")]
 pub use trainer::{Net, Samples, TrainOptions, Trainer};
-pub use weights::Weights;
+pub use weights::{Weights, weighted_mean};

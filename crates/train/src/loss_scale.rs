@@ -3,7 +3,7 @@
 use thalweg_graph::{Adjoint, IndexedSlices, NodeId, Output};
 use thalweg_tensor::{DType, Result};
 
-use crate::{Initializer, Model, Variable};
+use crate::{Initializer, ModelScope, Variable};
 
 /// Loss scaling: the loss is multiplied by a factor before it is differentiated and the gradients
 /// are divided by it, so that small ones do not vanish in 16 bits. An update whose gradients are
@@ -29,7 +29,7 @@ impl LossScale {
     }
 
     /// The factor, as a float tensor.
-    pub(crate) fn factor(self, model: &mut Model) -> Result<Output> {
+    pub(crate) fn factor(self, model: &mut ModelScope) -> Result<Output> {
         match self {
             LossScale::Static(factor) => model.float(factor),
             LossScale::Dynamic { initial, .. } => state(model, initial)?[0].read(model),
@@ -37,7 +37,7 @@ impl LossScale {
     }
 
     /// Adds the nodes that change the factor after an update that was made or skipped.
-    fn follow(self, model: &mut Model, is_finite: Output) -> Result<Vec<NodeId>> {
+    fn follow(self, model: &mut ModelScope, is_finite: Output) -> Result<Vec<NodeId>> {
         let LossScale::Dynamic { initial, growth_steps } = self else { return Ok(Vec::new()) };
         let [scale, steps] = state(model, initial)?;
         let mut at = model.with_scope(model.after(&[is_finite.node]));
@@ -55,7 +55,7 @@ impl LossScale {
         let begins_again = at.add("LogicalNot", &[is_finite])?;
         let begins_again = at.add("LogicalOr", &[begins_again, grows])?;
         let count = at.add("SelectV2", &[begins_again, none, count])?;
-        let set = |at: &mut Model, of: &Variable, value| {
+        let set = |at: &mut ModelScope, of: &Variable, value| {
             at.op("AssignVariableOp").inputs(&[of.handle, value]).build_node()
         };
         Ok(vec![set(&mut at, &scale, new)?, set(&mut at, &steps, count)?])
@@ -65,7 +65,7 @@ impl LossScale {
     /// returns the nodes after which the update was made or skipped.
     pub(crate) fn guard(
         self,
-        model: &Model,
+        model: &ModelScope,
         gradients: &[(Variable, Adjoint)],
         change: impl FnOnce(&[(Variable, Adjoint)]) -> Result<Vec<NodeId>>,
     ) -> Result<Vec<NodeId>> {
@@ -100,7 +100,7 @@ impl LossScale {
 }
 
 /// The variables of a dynamic factor: the factor, and the number of updates since it changed.
-fn state(model: &Model, initial: f32) -> Result<[Variable; 2]> {
+fn state(model: &ModelScope, initial: f32) -> Result<[Variable; 2]> {
     let first = Initializer::Constant(f64::from(initial));
     let scale = model.top().counter("loss_scale", DType::Float, &[], &first)?;
     let zero = Initializer::Zeros;
@@ -108,7 +108,7 @@ fn state(model: &Model, initial: f32) -> Result<[Variable; 2]> {
 }
 
 /// Whether all gradients are finite.
-fn all_finite(at: &mut Model, gradients: &[(Variable, Adjoint)]) -> Result<Output> {
+fn all_finite(at: &mut ModelScope, gradients: &[(Variable, Adjoint)]) -> Result<Output> {
     let mut all = Vec::with_capacity(gradients.len());
     for (variable, adjoint) in gradients {
         let values = match adjoint {

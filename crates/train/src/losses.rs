@@ -1,133 +1,129 @@
 //! Loss functions. Each returns a scalar: the mean over the batch.
 
-use thalweg_graph::Output;
-use thalweg_tensor::{DType, Result, Tensor};
+use std::panic::Location;
 
-use crate::layers::lookup;
-use crate::{Model, Variable};
+use crate::model::concat;
+use thalweg_api::{NewOp, Output, TensorType, on_behalf_of};
+use thalweg_graph::Endpoint;
+use thalweg_tensor::{DType, Result};
 
-/// Sparse softmax cross entropy: `logits` has classes in its last dimension, `labels` holds class
-/// indices.
-pub fn softmax_cross_entropy(model: &mut Model, logits: Output, labels: Output) -> Result<Output> {
-    let (logits, labels) = (as_rows(model, logits)?, as_vector(model, labels)?);
-    let node = model.op("SparseSoftmaxCrossEntropyWithLogits").inputs(&[logits, labels]);
-    let each = node.build()?;
-    mean(model, each)
+use crate::layers::{Table, lookup};
+use crate::{Model, ModelScope, Variable};
+
+/// Softmax cross entropy: `logits` has classes in its last dimension. `labels` are class indices
+/// (integers), or class probabilities of the same shape (floats).
+#[track_caller]
+pub fn softmax_cross_entropy<L: TensorType>(
+    logits: &Output<f32>,
+    labels: &Output<L>,
+) -> Output<f32> {
+    on_behalf_of(Location::caller(), || {
+        if labels.dtype().is_some_and(DType::is_floating) {
+            let node = NewOp::new(logits.graph(), "SoftmaxCrossEntropyWithLogits");
+            return node.input(&rows(logits)).input(&rows(labels)).output::<f32>().mean();
+        }
+        logits.softmax_cross_entropy(labels).mean()
+    })
 }
 
 /// Reshapes to `[rows, features]`: all dimensions but the last become one.
-pub(crate) fn as_rows(model: &mut Model, x: Output) -> Result<Output> {
-    if model.shape(x).rank() == Some(2) {
-        return Ok(x);
+fn rows<T: TensorType>(x: &Output<T>) -> Output<T> {
+    let shape = x.shape();
+    match shape.dims() {
+        Some([.., last]) if shape.rank() != Some(2) => {
+            x.reshape([-1, last.map_or(-1, |last| last as i32)])
+        }
+        _ => x.clone(),
     }
-    let last = model.features(x)?;
-    let rows = model.ints(&[-1, last as i32])?;
-    model.add("Reshape", &[x, rows])
-}
-
-/// Reshapes to a vector.
-pub(crate) fn as_vector(model: &mut Model, x: Output) -> Result<Output> {
-    if model.shape(x).rank() == Some(1) {
-        return Ok(x);
-    }
-    let flat = model.ints(&[-1])?;
-    model.add("Reshape", &[x, flat])
-}
-
-/// Softmax cross entropy of `logits` with class `probabilities` of the same shape.
-pub fn softmax_cross_entropy_with(
-    model: &mut Model,
-    logits: Output,
-    probabilities: Output,
-) -> Result<Output> {
-    let each = model.add("SoftmaxCrossEntropyWithLogits", &[logits, probabilities])?;
-    mean(model, each)
 }
 
 /// Sigmoid cross entropy: `logits` of independent binary labels, `labels` in {0, 1}.
-pub fn sigmoid_cross_entropy(model: &mut Model, logits: Output, labels: Output) -> Result<Output> {
-    let each = sigmoid_terms(model, logits, labels)?;
-    mean(model, each)
-}
-
-/// `max(x, 0) - x z + log(1 + exp(-|x|))`, which does not overflow.
-fn sigmoid_terms(model: &mut Model, logits: Output, labels: Output) -> Result<Output> {
-    let positive = model.add("Relu", &[logits])?;
-    let product = model.add("Mul", &[logits, labels])?;
-    let size = model.add("Abs", &[logits])?;
-    let small = model.add("Neg", &[size])?;
-    let small = model.add("Exp", &[small])?;
-    let rest = model.add("Log1p", &[small])?;
-    let first = model.add("Sub", &[positive, product])?;
-    model.add("AddV2", &[first, rest])
+#[track_caller]
+pub fn sigmoid_cross_entropy(logits: &Output<f32>, labels: &Output<f32>) -> Output<f32> {
+    on_behalf_of(Location::caller(), || {
+        // max(x, 0) - x z + log(1 + exp(-|x|)), which does not overflow.
+        (logits.relu() - logits * labels + (-logits.abs()).exp().log1p()).mean()
+    })
 }
 
 /// Mean squared error.
-pub fn mean_squared_error(model: &mut Model, given: Output, wanted: Output) -> Result<Output> {
-    let each = model.add("SquaredDifference", &[given, wanted])?;
-    mean(model, each)
+#[track_caller]
+pub fn mean_squared_error(predictions: &Output<f32>, labels: &Output<f32>) -> Output<f32> {
+    on_behalf_of(Location::caller(), || predictions.squared_difference(labels).mean())
 }
 
 /// Mean absolute error.
-pub fn mean_absolute_error(model: &mut Model, given: Output, wanted: Output) -> Result<Output> {
-    let gap = model.add("Sub", &[given, wanted])?;
-    let each = model.add("Abs", &[gap])?;
-    mean(model, each)
+#[track_caller]
+pub fn mean_absolute_error(predictions: &Output<f32>, labels: &Output<f32>) -> Output<f32> {
+    on_behalf_of(Location::caller(), || (predictions - labels).abs().mean())
 }
 
 /// Huber loss: quadratic for differences up to `delta`, linear beyond.
-pub fn huber(model: &mut Model, given: Output, wanted: Output, delta: f32) -> Result<Output> {
-    let gap = model.add("Sub", &[given, wanted])?;
-    let size = model.add("Abs", &[gap])?;
-    let dtype = model.dtype(given);
-    let delta = model.number(dtype, f64::from(delta))?;
-    let near = model.add("Minimum", &[size, delta])?;
-    let far = model.add("Sub", &[size, near])?;
-    let square = model.add("Square", &[near])?;
-    let half = model.number(dtype, 0.5)?;
-    let square = model.add("Mul", &[square, half])?;
-    let line = model.add("Mul", &[far, delta])?;
-    let each = model.add("AddV2", &[square, line])?;
-    mean(model, each)
+#[track_caller]
+pub fn huber(predictions: &Output<f32>, labels: &Output<f32>, delta: f32) -> Output<f32> {
+    on_behalf_of(Location::caller(), || {
+        let size = (predictions - labels).abs();
+        let near = size.minimum(delta);
+        (near.square() * 0.5 + (size - &near) * delta).mean()
+    })
 }
 
+/// Logarithm of the hyperbolic cosine of the difference: quadratic near 0, linear beyond.
+#[track_caller]
+pub fn log_cosh(predictions: &Output<f32>, labels: &Output<f32>) -> Output<f32> {
+    on_behalf_of(Location::caller(), || {
+        // x + softplus(-2 x) - log(2), which does not overflow.
+        let gap = (predictions - labels).abs();
+        (&gap + (&gap * -2.0).softplus() - std::f32::consts::LN_2).mean()
+    })
+}
+
+/// Poisson loss: `predictions - labels * log(predictions)`.
+#[track_caller]
+pub fn poisson(predictions: &Output<f32>, labels: &Output<f32>) -> Output<f32> {
+    on_behalf_of(Location::caller(), || {
+        (predictions - labels * (predictions + EPSILON).log()).mean()
+    })
+}
+
+/// Kullback-Leibler divergence of the distributions in the last dimension:
+/// `sum(labels * log(labels / predictions))`.
+#[track_caller]
+pub fn kl_divergence(predictions: &Output<f32>, labels: &Output<f32>) -> Output<f32> {
+    on_behalf_of(Location::caller(), || {
+        let (p, q) = (labels.clip(EPSILON, 1.0), predictions.clip(EPSILON, 1.0));
+        (&p * (&p / q).log()).sum_axes([-1]).mean()
+    })
+}
+
+/// Keeps logarithms finite, as in Keras.
+const EPSILON: f32 = 1e-7;
+
 /// Hinge loss: `max(1 - labels * scores, 0)` with labels in {-1, 1}.
-pub fn hinge(model: &mut Model, scores: Output, labels: Output) -> Result<Output> {
-    let product = model.add("Mul", &[scores, labels])?;
-    let dtype = model.dtype(scores);
-    let one = model.number(dtype, 1.0)?;
-    let gap = model.add("Sub", &[one, product])?;
-    let each = model.add("Relu", &[gap])?;
-    mean(model, each)
+#[track_caller]
+pub fn hinge(scores: &Output<f32>, labels: &Output<f32>) -> Output<f32> {
+    on_behalf_of(Location::caller(), || (1.0 - scores * labels).relu().mean())
+}
+
+/// Squared hinge loss: `max(1 - labels * scores, 0)^2` with labels in {-1, 1}.
+#[track_caller]
+pub fn squared_hinge(scores: &Output<f32>, labels: &Output<f32>) -> Output<f32> {
+    on_behalf_of(Location::caller(), || (1.0 - scores * labels).relu().square().mean())
+}
+
+/// Cosine distance over the last dimension: 1 minus the cosine similarity.
+#[track_caller]
+pub fn cosine_distance(predictions: &Output<f32>, labels: &Output<f32>) -> Output<f32> {
+    on_behalf_of(Location::caller(), || {
+        let unit = |x: &Output<f32>| x * x.square().sum_keepdims([-1]).maximum(1e-12).rsqrt();
+        (1.0 - (unit(predictions) * unit(labels)).sum_axes([-1])).mean()
+    })
 }
 
 /// L2 penalty: `scale * sum(x^2)`.
-pub fn l2(model: &mut Model, x: Output, scale: f32) -> Result<Output> {
-    let half = model.add("L2Loss", &[x])?;
-    let scale = model.float(2.0 * scale)?;
-    model.add("Mul", &[half, scale])
-}
-
-/// Mean of all elements.
-pub fn mean(model: &mut Model, x: Output) -> Result<Output> {
-    let axes = all_axes(model, x)?;
-    model.add("Mean", &[x, axes])
-}
-
-/// Sum of all elements.
-pub fn sum(model: &mut Model, x: Output) -> Result<Output> {
-    let axes = all_axes(model, x)?;
-    model.add("Sum", &[x, axes])
-}
-
-fn all_axes(model: &mut Model, x: Output) -> Result<Output> {
-    if let Some(rank) = model.shape(x).rank() {
-        let axes: Vec<i32> = (0..rank as i32).collect();
-        return model.ints(&axes);
-    }
-    let (zero, one) = (model.int(0)?, model.int(1)?);
-    let rank = model.add("Rank", &[x])?;
-    model.add("Range", &[zero, rank, one])
+#[track_caller]
+pub fn l2(x: &Output<f32>, scale: f32) -> Output<f32> {
+    on_behalf_of(Location::caller(), || x.l2_loss() * (2.0 * scale))
 }
 
 /// Settings of a candidate sampler: negative classes are sampled instead of using all classes.
@@ -146,18 +142,38 @@ pub struct Sampled {
 /// small indices.
 struct Candidates {
     /// The logit of the true class, one per example.
-    right: Output,
+    right: Endpoint,
     /// The logits of the sampled classes, a row per example.
-    drawn: Output,
+    drawn: Endpoint,
 }
 
 impl Sampled {
+    /// The logits of the true classes and those of the sampled ones; `None` if they could not be
+    /// added.
+    #[track_caller]
+    fn outputs<L: TensorType>(
+        self,
+        model: &Model,
+        (weights, biases): (&Table, &Table),
+        (inputs, labels): (&Output<f32>, &Output<L>),
+    ) -> Option<(Output<f32>, Output<f32>)> {
+        let (inputs, labels) = (inputs.endpoint().ok()?, labels.endpoint().ok()?);
+        if weights.parts.is_empty() || biases.parts.is_empty() {
+            return None;
+        }
+        let mut scope = model.as_scope();
+        let found = model.graph().build(|_| {
+            self.candidates(&mut scope, &weights.parts, &biases.parts, (inputs, labels))
+        })?;
+        Some((model.output(found.right), model.output(found.drawn)))
+    }
+
     fn candidates(
         self,
-        model: &mut Model,
+        model: &mut ModelScope,
         weights: &[Variable],
         biases: &[Variable],
-        (inputs, labels): (Output, Output),
+        (inputs, labels): (Endpoint, Endpoint),
     ) -> Result<Candidates> {
         let column = model.ints(&[-1, 1])?;
         let labels = model.cast(labels, DType::Int64)?;
@@ -203,41 +219,41 @@ impl Sampled {
 }
 
 /// Sampled softmax loss over the true class and sampled ones, for many classes. `weights` has a row
-/// per class and may be partitioned; `biases` is `[classes, 1]`.
-pub fn sampled_softmax(
-    model: &mut Model,
-    weights: &[Variable],
-    biases: &[Variable],
-    inputs: Output,
-    labels: Output,
+/// per class; `biases` is `[classes, 1]`.
+#[track_caller]
+pub fn sampled_softmax<L: TensorType>(
+    model: &Model,
+    (weights, biases): (&Table, &Table),
+    (inputs, labels): (&Output<f32>, &Output<L>),
     sampled: Sampled,
-) -> Result<Output> {
-    let found = sampled.candidates(model, weights, biases, (inputs, labels))?;
-    let column = model.ints(&[-1, 1])?;
-    let right = model.add("Reshape", &[found.right, column])?;
-    let axis = model.int(1)?;
-    let scores = model.op("ConcatV2").inputs(&[right, found.drawn, axis]).build()?;
-    let first = model.add("ZerosLike", &[found.right])?;
-    let first = model.cast(first, DType::Int64)?;
-    softmax_cross_entropy(model, scores, first)
+) -> Output<f32> {
+    on_behalf_of(Location::caller(), || {
+        let Some((right, drawn)) = sampled.outputs(model, (weights, biases), (inputs, labels))
+        else {
+            return model.poisoned();
+        };
+        let scores = concat(&[&right.expand_dims(1i32), &drawn], 1);
+        scores.softmax_cross_entropy(&right.zeros_like().cast::<i64>()).mean()
+    })
 }
 
 /// Noise-contrastive estimation (NCE) loss: a binary classification of true and sampled classes.
-pub fn nce(
-    model: &mut Model,
-    weights: &[Variable],
-    biases: &[Variable],
-    inputs: Output,
-    labels: Output,
+#[track_caller]
+pub fn nce<L: TensorType>(
+    model: &Model,
+    (weights, biases): (&Table, &Table),
+    (inputs, labels): (&Output<f32>, &Output<L>),
     sampled: Sampled,
-) -> Result<Output> {
-    let found = sampled.candidates(model, weights, biases, (inputs, labels))?;
-    let one = model.constant(&Tensor::scalar(1.0f32))?;
-    let zero = model.constant(&Tensor::scalar(0.0f32))?;
-    let right = sigmoid_terms(model, found.right, one)?;
-    let drawn = sigmoid_terms(model, found.drawn, zero)?;
-    let axis = model.ints(&[1])?;
-    let drawn = model.add("Sum", &[drawn, axis])?;
-    let each = model.add("AddV2", &[right, drawn])?;
-    mean(model, each)
+) -> Output<f32> {
+    on_behalf_of(Location::caller(), || {
+        let Some((right, drawn)) = sampled.outputs(model, (weights, biases), (inputs, labels))
+        else {
+            return model.poisoned();
+        };
+        // Sigmoid cross entropy with labels 1 and 0.
+        let rest = |x: &Output<f32>| (-x.abs()).exp().log1p();
+        let of_right = right.relu() - &right + rest(&right);
+        let of_drawn = (drawn.relu() + rest(&drawn)).sum_axes([1]);
+        (of_right + of_drawn).mean()
+    })
 }

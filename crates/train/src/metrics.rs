@@ -1,18 +1,21 @@
 //! Metrics of classification and regression, and streaming means.
 
-use thalweg_graph::{NodeId, Output};
-use thalweg_tensor::{DType, Result, Tensor};
+use std::panic::Location;
 
-use crate::losses::{as_rows, as_vector};
-use crate::{Initializer, Model, Variable, losses};
+use crate::model::concat;
+use crate::model::stack;
+use thalweg_api::{NewOp, Operation, Output, TensorType, on_behalf_of};
+use thalweg_tensor::{Result, Tensor};
+
+use crate::{Initializer, Model};
 
 /// A metric over many batches: statistics of a batch, which are summed over batches, and a function
 /// of the sums.
 ///
 /// A scalar tensor is a metric too: its mean over all samples.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Metric {
-    pub(crate) statistics: Output,
+    pub(crate) statistics: Output<f32>,
     value: Value,
 }
 
@@ -33,9 +36,15 @@ pub(crate) struct Sums {
     samples: f64,
 }
 
-impl From<Output> for Metric {
-    fn from(statistics: Output) -> Metric {
+impl From<Output<f32>> for Metric {
+    fn from(statistics: Output<f32>) -> Metric {
         Metric { statistics, value: Value::Mean }
+    }
+}
+
+impl From<&Output<f32>> for Metric {
+    fn from(statistics: &Output<f32>) -> Metric {
+        statistics.clone().into()
     }
 }
 
@@ -47,7 +56,7 @@ impl Metric {
     }
 
     /// Empty sums.
-    pub(crate) fn sums(self) -> Sums {
+    pub(crate) fn sums(&self) -> Sums {
         Sums { value: self.value, sums: Vec::new(), samples: 0.0 }
     }
 }
@@ -79,59 +88,64 @@ impl Sums {
     }
 }
 
-/// Accuracy: the fraction of examples whose highest logit is that of the true class.
-pub fn accuracy(model: &mut Model, logits: Output, labels: Output) -> Result<Output> {
-    let right = is_right(model, logits, labels)?;
-    losses::mean(model, right)
+/// Accuracy: the fraction of examples (or time steps of them) whose highest logit is that of the true
+/// class.
+#[track_caller]
+pub fn accuracy<L: TensorType>(logits: &Output<f32>, labels: &Output<L>) -> Output<f32> {
+    on_behalf_of(Location::caller(), || correct(logits, labels).mean())
 }
 
 /// 1 for each example (or each time step of each) that is classified correctly, else 0.
-pub fn is_right(model: &mut Model, logits: Output, labels: Output) -> Result<Output> {
-    let (logits, labels) = (as_rows(model, logits)?, as_vector(model, labels)?);
-    let axis = model.int(1)?;
-    let dtype = model.dtype(labels);
-    let best = model.op("ArgMax").inputs(&[logits, axis]).attr("output_type", dtype).build()?;
-    let right = model.add("Equal", &[best, labels])?;
-    model.cast(right, DType::Float)
+#[track_caller]
+pub fn correct<L: TensorType>(logits: &Output<f32>, labels: &Output<L>) -> Output<f32> {
+    on_behalf_of(Location::caller(), || {
+        logits.argmax(-1).equal(&labels.cast::<i64>()).cast::<f32>()
+    })
 }
 
 /// Top-k accuracy: the fraction of examples whose true class is among the `k` highest logits.
-pub fn top_k_accuracy(model: &mut Model, logits: Output, labels: Output, k: i32) -> Result<Output> {
-    let dtype = model.dtype(labels);
-    let k = model.number(dtype, f64::from(k))?;
-    let right = model.op("InTopKV2").inputs(&[logits, labels, k]).build()?;
-    let right = model.cast(right, DType::Float)?;
-    losses::mean(model, right)
+#[track_caller]
+pub fn top_k_accuracy<L: TensorType>(
+    logits: &Output<f32>,
+    labels: &Output<L>,
+    k: i64,
+) -> Output<f32> {
+    on_behalf_of(Location::caller(), || {
+        let labels = labels.cast::<i64>();
+        let node = NewOp::new(logits.graph(), "InTopKV2").input(logits).input(&labels).input(k);
+        node.output::<bool>().cast::<f32>().mean()
+    })
 }
 
 /// The score from which on an example counts as positive.
-const THRESHOLD: f64 = 0.5;
+const THRESHOLD: f32 = 0.5;
 /// The number of thresholds of [`auc`].
 const THRESHOLDS: usize = 200;
 
-/// Precision of a binary classifier: the fraction of positive predictions that are right. `scores`
-/// are probabilities, positive above 0.5; `labels` are floats, 0 or 1. It is 0 where no prediction
-/// is positive.
-pub fn precision(model: &mut Model, scores: Output, labels: Output) -> Result<Metric> {
-    let statistics = confusion(model, scores, labels)?;
-    let value = |sums: &[f64]| ratio(sums[TP], sums[TP] + sums[FP]);
-    Ok(Metric { statistics, value: Value::OfSums(value) })
+macro_rules! of_confusion {
+    ($($(#[$doc:meta])* $name:ident => $value:expr;)+) => { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(scores: &Output<f32>, labels: &Output<f32>) -> Metric {
+            on_behalf_of(Location::caller(), || Metric {
+                statistics: confusion(scores, labels),
+                value: Value::OfSums($value),
+            })
+        }
+    )+ };
 }
 
-/// Recall of a binary classifier: the fraction of positive examples that are found. Arguments as
-/// for [`precision`].
-pub fn recall(model: &mut Model, scores: Output, labels: Output) -> Result<Metric> {
-    let statistics = confusion(model, scores, labels)?;
-    let value = |sums: &[f64]| ratio(sums[TP], sums[TP] + sums[FN]);
-    Ok(Metric { statistics, value: Value::OfSums(value) })
-}
-
-/// F1 score of a binary classifier: the harmonic mean of precision and recall. Arguments as for
-/// [`precision`].
-pub fn f1_score(model: &mut Model, scores: Output, labels: Output) -> Result<Metric> {
-    let statistics = confusion(model, scores, labels)?;
-    let value = |sums: &[f64]| ratio(2.0 * sums[TP], 2.0 * sums[TP] + sums[FP] + sums[FN]);
-    Ok(Metric { statistics, value: Value::OfSums(value) })
+of_confusion! {
+    /// Precision of a binary classifier: the fraction of positive predictions that are right.
+    /// `scores` are probabilities, positive above 0.5; `labels` are 0 or 1. It is 0 where no
+    /// prediction is positive.
+    precision => |sums| ratio(sums[TP], sums[TP] + sums[FP]);
+    /// Recall of a binary classifier: the fraction of positive examples that are found. Arguments as
+    /// for [`precision`].
+    recall => |sums| ratio(sums[TP], sums[TP] + sums[FN]);
+    /// F1 score of a binary classifier: the harmonic mean of precision and recall. Arguments as for
+    /// [`precision`].
+    f1_score => |sums| ratio(2.0 * sums[TP], 2.0 * sums[TP] + sums[FP] + sums[FN]);
 }
 
 /// Positions in the statistics of [`confusion`].
@@ -140,18 +154,10 @@ const FP: usize = 1;
 const FN: usize = 2;
 
 /// True positives, false positives and false negatives.
-fn confusion(model: &mut Model, scores: Output, labels: Output) -> Result<Output> {
-    let dtype = model.dtype(scores);
-    let threshold = model.number(dtype, THRESHOLD)?;
-    let found = model.add("Greater", &[scores, threshold])?;
-    let found = model.cast(found, DType::Float)?;
-    let labels = model.cast(labels, DType::Float)?;
-    let both = model.add("Mul", &[found, labels])?;
-    let (both, found, labels) =
-        (losses::sum(model, both)?, losses::sum(model, found)?, losses::sum(model, labels)?);
-    let wrong = model.add("Sub", &[found, both])?;
-    let missed = model.add("Sub", &[labels, both])?;
-    model.op("Pack").inputs(&[both, wrong, missed]).build()
+fn confusion(scores: &Output<f32>, labels: &Output<f32>) -> Output<f32> {
+    let found = scores.greater(THRESHOLD).cast::<f32>();
+    let (both, found, labels) = ((&found * labels).sum(), found.sum(), labels.sum());
+    stack(&[&both, &(found - &both), &(labels - &both)])
 }
 
 fn ratio(part: f64, all: f64) -> f64 {
@@ -160,137 +166,100 @@ fn ratio(part: f64, all: f64) -> f64 {
 
 /// The area under the receiver operating characteristic curve (ROC AUC) of a binary classifier, by
 /// the trapezoidal rule over 200 thresholds as in Keras. Arguments as for [`precision`].
-pub fn auc(model: &mut Model, scores: Output, labels: Output) -> Result<Metric> {
-    let thresholds: Vec<f32> = (0..THRESHOLDS)
-        .map(|i| match i {
-            0 => -1e-7,
-            _ if i == THRESHOLDS - 1 => 1.0 + 1e-7,
-            _ => i as f32 / (THRESHOLDS - 1) as f32,
-        })
-        .collect();
-    let row = model.ints(&[1, -1])?;
-    let scores = model.cast(scores, DType::Float)?;
-    let labels = model.cast(labels, DType::Float)?;
-    let (scores, labels) =
-        (model.add("Reshape", &[scores, row])?, model.add("Reshape", &[labels, row])?);
-    let column = model.ints(&[-1, 1])?;
-    let thresholds = model.constant(&Tensor::vector(&thresholds)?)?;
-    let thresholds = model.add("Reshape", &[thresholds, column])?;
-    let found = model.add("Greater", &[scores, thresholds])?;
-    let found = model.cast(found, DType::Float)?;
-    let one = model.float(1.0)?;
-    let others = model.add("Sub", &[one, labels])?;
-    // Sums over examples: found positives and negatives per threshold, then all of them.
-    let axis = model.ints(&[1])?;
-    let mut parts = Vec::with_capacity(4);
-    for of in [labels, others] {
-        let hits = model.add("Mul", &[found, of])?;
-        parts.push(model.add("Sum", &[hits, axis])?);
-    }
-    for of in [labels, others] {
-        parts.push(model.add("Sum", &[of, axis])?);
-    }
-    let axis = model.int(0)?;
-    let statistics = model.op("ConcatV2").inputs(&parts).input(axis).build()?;
-    Ok(Metric { statistics, value: Value::OfSums(area) })
+#[track_caller]
+pub fn auc(scores: &Output<f32>, labels: &Output<f32>) -> Metric {
+    on_behalf_of(Location::caller(), || {
+        let thresholds = (0..THRESHOLDS).map(|i| match i {
+            0 => [-1e-7],
+            _ if i == THRESHOLDS - 1 => [1.0 + 1e-7],
+            _ => [i as f32 / (THRESHOLDS - 1) as f32],
+        });
+        let thresholds = scores.graph().constant(thresholds.collect::<Vec<[f32; 1]>>());
+        let labels = labels.reshape([1, -1]);
+        let others = 1.0 - &labels;
+        let found = scores.reshape([1, -1]).greater(&thresholds).cast::<f32>();
+        // Found positives and negatives for each threshold, then all of them.
+        let sums = [&found * &labels, &found * &others, labels, others];
+        let [hits, misses, positives, negatives] = sums.map(|each| each.sum_axes([1]));
+        let statistics = concat(&[&hits, &misses, &positives, &negatives], 0);
+        Metric { statistics, value: Value::OfSums(area) }
+    })
 }
 
 /// The area under the curve, from the statistics of [`auc`].
 fn area(sums: &[f64]) -> f64 {
     let (true_positives, rest) = sums.split_at(THRESHOLDS);
     let (false_positives, all) = rest.split_at(THRESHOLDS);
-    let rate = |of: &[f64], all: f64, i: usize| ratio(of[i], all);
     (1..THRESHOLDS)
         .map(|i| {
-            let [x0, x1] = [i, i - 1].map(|i| rate(false_positives, all[1], i));
-            let [y0, y1] = [i, i - 1].map(|i| rate(true_positives, all[0], i));
+            let [x0, x1] = [i, i - 1].map(|i| ratio(false_positives[i], all[1]));
+            let [y0, y1] = [i, i - 1].map(|i| ratio(true_positives[i], all[0]));
             (x1 - x0) * 0.5 * (y0 + y1)
         })
         .sum()
 }
 
 /// Root mean squared error.
-pub fn root_mean_squared_error(
-    model: &mut Model,
-    predictions: Output,
-    labels: Output,
-) -> Result<Metric> {
-    let each = model.add("SquaredDifference", &[predictions, labels])?;
-    let sum = losses::sum(model, each)?;
-    let count = model.add("Size", &[each])?;
-    let count = model.cast(count, DType::Float)?;
-    let sum = model.cast(sum, DType::Float)?;
-    let statistics = model.op("Pack").inputs(&[sum, count]).build()?;
-    Ok(Metric { statistics, value: Value::OfSums(|sums| ratio(sums[0], sums[1]).sqrt()) })
+#[track_caller]
+pub fn root_mean_squared_error(predictions: &Output<f32>, labels: &Output<f32>) -> Metric {
+    on_behalf_of(Location::caller(), || {
+        let each = predictions.squared_difference(labels);
+        let statistics = stack(&[&each.sum(), &each.ones_like().sum()]);
+        Metric { statistics, value: Value::OfSums(|sums| ratio(sums[0], sums[1]).sqrt()) }
+    })
 }
 
 /// A mean over many batches, accumulated in variables.
 pub struct StreamingMean {
-    total: Variable,
-    count: Variable,
-    /// The node that adds a batch.
-    pub update: NodeId,
+    /// The target that adds a batch.
+    pub update: Operation,
     /// The mean so far; 0 before the first batch.
-    pub value: Output,
-    /// The node that resets the mean.
-    pub reset: NodeId,
+    pub value: Output<f32>,
+    /// The target that resets the mean.
+    pub reset: Operation,
 }
 
 impl StreamingMean {
-    /// The mean of all elements of `each` over all batches.
-    pub fn new(model: &mut Model, name: &str, each: Output) -> Result<StreamingMean> {
-        let mut layer = model.layer(name);
-        let counter =
-            |layer: &Model, name| layer.counter(name, DType::Float, &[], &Initializer::Zeros);
-        let (total, count) = (counter(&layer, "total")?, counter(&layer, "count")?);
-        let sum = losses::sum(&mut layer, each)?;
-        let size = layer.add("Size", &[each])?;
-        let size = layer.cast(size, DType::Float)?;
-        let add = |layer: &mut Model, to: &Variable, what| {
-            layer.op("AssignAddVariableOp").inputs(&[to.handle, what]).build_node()
-        };
-        let added = [add(&mut layer, &total, sum)?, add(&mut layer, &count, size)?];
-        let update = layer.op("NoOp").name("update").after(&added).build_node()?;
-        let (sum, size) = (total.read(&mut layer)?, count.read(&mut layer)?);
-        let value = layer.add("DivNoNan", &[sum, size])?;
-        let init = [total.init, count.init];
-        let reset = layer.op("NoOp").name("reset").after(&init).build_node()?;
-        Ok(StreamingMean { total, count, update, value, reset })
-    }
-
-    /// The variables that hold total and count.
-    pub fn variables(&self) -> [&Variable; 2] {
-        [&self.total, &self.count]
+    /// The mean of all elements of `each` over all batches, kept in the variables `total` and `count`
+    /// of the layer `name`.
+    #[track_caller]
+    pub fn new(model: &Model, name: &str, each: &Output<f32>) -> StreamingMean {
+        on_behalf_of(Location::caller(), || {
+            let layer = model.layer(name);
+            let counter = |name| layer.counter::<f32>(name, &[], &Initializer::Zeros);
+            let (total, count) = (counter("total"), counter("count"));
+            let each = each.within(&layer);
+            let added = [total.assign_add(&each.sum()), count.assign_add(&each.ones_like().sum())];
+            let value = NewOp::new(&layer, "DivNoNan").input(total.value()).input(count.value());
+            let cleared = [total.assign(0.0), count.assign(0.0)];
+            StreamingMean {
+                update: layer.group("update", &[&added[0], &added[1]]),
+                value: value.output(),
+                reset: layer.group("reset", &[&cleared[0], &cleared[1]]),
+            }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use thalweg_graph::Scope;
-    use thalweg_ops::Registry;
-    use thalweg_runtime::{Session, SessionOptions};
-
     use super::*;
 
     /// A metric over these batches of scores and labels.
     fn over_batches(
-        metric: fn(&mut Model, Output, Output) -> Result<Metric>,
+        metric: fn(&Output<f32>, &Output<f32>) -> Metric,
         batches: &[(&[f32], &[f32])],
     ) -> f32 {
-        let Registry { ops, kernels } = Registry::built_in();
-        let mut model = Model::new(Scope::new(ops));
-        let scores = model.input("scores", DType::Float, &[None]).unwrap();
-        let labels = model.input("labels", DType::Float, &[None]).unwrap();
-        let metric = metric(&mut model, scores, labels).unwrap();
-        let statistics = model.name_of(metric.statistics);
-        let session = Session::new(model.to_graph(), kernels, SessionOptions::default()).unwrap();
+        let model = Model::new();
+        let scores = model.placeholder("scores", [None]);
+        let labels = model.placeholder("labels", [None]);
+        let metric = metric(&scores, &labels);
+        let session = model.session().unwrap();
         let mut sums = metric.sums();
-        for (scores, labels) in batches {
-            let count = scores.len();
-            let feeds = [("scores", *scores), ("labels", *labels)];
-            let feeds = feeds.map(|(name, values)| (name, Tensor::vector(values).unwrap()));
-            let found = session.run(&feeds, &[&statistics], &[]).unwrap();
-            sums.add(&found[0], count).unwrap();
+        for (given, wanted) in batches {
+            let feeds = thalweg_api::feed! { scores: *given, labels: *wanted };
+            let found: Tensor = session.run(&metric.statistics, feeds, &[]).unwrap();
+            sums.add(&found, given.len()).unwrap();
         }
         sums.value()
     }
@@ -315,7 +284,7 @@ mod tests {
     #[test]
     fn a_scalar_is_averaged_over_samples() {
         let batches: [(&[f32], &[f32]); 2] = [(&[3.0], &[0.0]), (&[0.0, 1.0, 2.0], &[0.0; 3])];
-        let mean = |model: &mut Model, x: Output, _: Output| Ok(losses::mean(model, x)?.into());
+        let mean = |x: &Output<f32>, _: &Output<f32>| x.mean().into();
         assert!((over_batches(mean, &batches) - 1.5).abs() < 1e-6);
     }
 }

@@ -12,8 +12,11 @@
 //! # }
 //! ```
 
+use thalweg_api::{Graph, Output};
 use thalweg_formats::record::Compression;
 use thalweg_tensor::{Bytes, Context, Result, Shape, Tensor, ensure, err};
+
+use crate::Rng;
 
 /// Height and width of an image in pixels.
 pub const SIDE: usize = 28;
@@ -96,6 +99,27 @@ impl Digits {
         found.ok_or_else(|| err!(OutOfRange, "there is no label {index} among {}", self.len()))
     }
 
+    /// A batch of images that are drawn at random, with replacement, as [`Digits::batch`].
+    pub fn random_batch(&self, rng: &mut Rng, size: usize) -> Result<(Tensor, Tensor)> {
+        let indices: Vec<usize> = (0..size).map(|_| rng.below(self.len())).collect();
+        self.batch(&indices)
+    }
+
+    /// All images as one batch, as [`Digits::batch`].
+    pub fn all(&self) -> Result<(Tensor, Tensor)> {
+        self.batch(&(0..self.len()).collect::<Vec<usize>>())
+    }
+
+    /// An image in characters, two rows of pixels per line.
+    pub fn drawing(&self, index: usize) -> Result<String> {
+        let line = |rows: &[u8]| -> String {
+            let (upper, lower) = rows.split_at(SIDE);
+            let shade = |(a, b): (&u8, &u8)| [' ', '.', '+', '#'][usize::from(a.midpoint(*b)) / 64];
+            upper.iter().zip(lower).map(shade).collect()
+        };
+        Ok(self.image(index)?.chunks(2 * SIDE).map(line).collect::<Vec<_>>().join("\n"))
+    }
+
     /// A batch as tensors: float images `[n, 28, 28, 1]` in `[0, 1]`, and int64 labels.
     pub fn batch(&self, indices: &[usize]) -> Result<(Tensor, Tensor)> {
         let mut pixels = Vec::with_capacity(indices.len() * PIXELS);
@@ -107,6 +131,13 @@ impl Digits {
         let shape = Shape::new(&[indices.len(), SIDE, SIDE, 1])?;
         Ok((Tensor::from_slice(shape, &pixels)?, Tensor::vector(&labels)?))
     }
+}
+
+/// Placeholders for batches of [`Digits`]: float images `[batch, 28, 28, 1]` and int64 labels.
+#[track_caller]
+pub fn inputs(graph: &Graph) -> (Output<f32>, Output<i64>) {
+    let images = graph.placeholder("images", [None, Some(SIDE), Some(SIDE), Some(1)]);
+    (images, graph.placeholder("labels", [None]))
 }
 
 /// The bytes after the header of an IDX file. The header must hold `magic`, a count, and `sizes` of
@@ -134,6 +165,18 @@ fn idx(file: &[u8], magic: u32, sizes: &[u32]) -> Result<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn batches_and_drawings() {
+        let digits = test().unwrap().first(5);
+        let (images, labels) = digits.all().unwrap();
+        assert_eq!((images.shape().dims(), labels.shape().dims()), (&[5, 28, 28, 1][..], &[5][..]));
+        let (images, _) = digits.random_batch(&mut Rng::new(1), 3).unwrap();
+        assert_eq!(images.shape().dims(), [3, 28, 28, 1]);
+        let drawing = digits.drawing(0).unwrap();
+        assert!(drawing.contains('#') && drawing.lines().count() == SIDE / 2, "{drawing}");
+        assert!(digits.drawing(5).is_err());
+    }
 
     #[test]
     fn all_of_them_are_there() {

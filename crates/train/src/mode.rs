@@ -14,10 +14,11 @@ mod sync;
 mod tokens;
 mod towers;
 
-use thalweg_graph::{Adjoint, NodeId, Output};
+use thalweg_api::Output;
+use thalweg_graph::{Adjoint, NodeId};
 use thalweg_tensor::{Result, Tensor, ensure, err};
 
-use crate::{Model, Optimizer, RunSteps, Variable};
+use crate::{Model, ModelScope, Optimizer, RunSteps, Variable};
 
 pub(crate) use ledger::Ledger;
 pub use towers::train_towers;
@@ -113,12 +114,14 @@ impl Mode {
     /// the same model, to one graph of all workers.
     pub fn minimize(
         self,
-        model: &mut Model,
+        model: &Model,
         optimizer: &Optimizer,
-        loss: Output,
+        loss: &Output<f32>,
         replica: Replica,
     ) -> Result<Coordinated> {
-        let gradients = optimizer.whole_gradients(model, loss)?;
+        model.check()?;
+        let model = &mut model.as_scope();
+        let gradients = optimizer.whole_gradients(model, loss.endpoint()?)?;
         self.apply(model, optimizer, &gradients, (replica, None))
     }
 
@@ -126,7 +129,7 @@ impl Mode {
     /// update recorded in the lease table.
     pub(crate) fn apply(
         self,
-        model: &mut Model,
+        model: &mut ModelScope,
         optimizer: &Optimizer,
         gradients: &[(Variable, Adjoint)],
         (replica, ledger): (Replica, Option<&Ledger>),
@@ -172,7 +175,7 @@ impl Mode {
 
 impl Coordinated {
     /// A step without synchronization.
-    fn of(model: &mut Model, step: NodeId) -> Result<Coordinated> {
+    fn of(model: &mut ModelScope, step: NodeId) -> Result<Coordinated> {
         let count = model.global_step()?;
         let global_step = count.read(&mut model.on(&count.device))?;
         Ok(Coordinated {
@@ -205,6 +208,6 @@ impl Coordinated {
 }
 
 /// The device of the shared synchronization state: that of the global step.
-fn home(model: &Model) -> Result<String> {
+fn home(model: &ModelScope) -> Result<String> {
     Ok(model.global_step()?.device)
 }

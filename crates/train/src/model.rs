@@ -1,130 +1,120 @@
-//! A graph under construction that keeps its variables.
+//! A graph with the variables of layers.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::ops::{Deref, DerefMut};
-use std::rc::Rc;
-use std::sync::Arc;
+use std::ops::Deref;
+use std::panic::Location;
 
-use parking_lot::Mutex;
-use thalweg_api::{Graph, NewVariable, Registry};
-use thalweg_formats::saved_model::RUN_STATE_ATTR;
-use thalweg_graph::{NodeId, Output, Scope};
-use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, ensure, err};
+use thalweg_api::{
+    self as api, Any, Graph, NewOp, Operation, Output, Registry, TensorType, on_behalf_of, tf,
+};
+use thalweg_formats::events::summary::text_metadata;
+use thalweg_graph::Endpoint;
+use thalweg_tensor::{DType, Result, Tensor, err};
 
-use crate::placement::Placer;
-use crate::{Initializer, Parameter, Part, Partitioner, Placement, Variable};
+use crate::{Initializer, ModelScope, Partitioner, Phase, Placement, Variable};
 
-/// What a network is built for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Dropout is applied; normalizations use batch statistics and update moving averages.
-    Training,
-    /// Inference.
-    Inference,
-}
-
-/// A scope that also keeps variables; it derefs to [`Scope`].
+/// A graph with the variables of layers; it derefs to [`Graph`].
 ///
-/// Layers of a model have names, and variables are named after them: the second `dense` layer is
-/// `dense_1`. [`Model::inference`] starts the names again, so a network that is built a second time
-/// finds the variables of the first.
+/// Layers of a model have names, and variables are named after them: the kernel of the second dense
+/// layer is `dense_1/kernel`. [`Model::inference`] starts the names again, so a network that is built a
+/// second time finds the variables of the first.
+///
+/// Nothing returns a `Result`: mistakes are kept with their source lines, as in [`Graph`].
 pub struct Model {
-    /// The graph, which keeps the variables.
     graph: Graph,
-    scope: Scope,
-    phase: Phase,
-    /// The prefix of variable names.
-    path: String,
-    /// The device that nodes request; empty for none.
-    device: String,
-    /// How parameters of layers are partitioned; `None` for not at all.
-    partitioner: Option<Partitioner>,
-    /// How often each layer name was used in this view.
-    names: Rc<RefCell<BTreeMap<String, u32>>>,
-    shared: Arc<Mutex<Shared>>,
+    scope: ModelScope,
 }
 
-/// What a graph keeps for its models besides variables.
-#[derive(Default)]
-struct Shared {
-    /// Local state of a run, which is not saved.
-    locals: BTreeMap<String, Local>,
-    /// Nodes that a training step runs besides the optimizer's.
-    updates: Vec<NodeId>,
-    /// Regularization terms of the loss, by the variable that they penalize.
-    penalties: Vec<(String, Output)>,
-    /// Summaries by tag.
-    summaries: Vec<(String, Output)>,
-    placer: Placer,
-}
-
-/// A function that adds a variable's initial value.
-pub(crate) type FirstValue<'a> = dyn Fn(&mut Scope) -> Result<Output> + 'a;
-
-/// A variable that is not saved.
-#[derive(Clone, Copy)]
-struct Local {
-    handle: Output,
-    /// The initializer; `None` if another op sets the variable.
-    init: Option<NodeId>,
-}
-
-impl Deref for Model {
-    type Target = Scope;
-
-    fn deref(&self) -> &Scope {
-        &self.scope
+impl Default for Model {
+    fn default() -> Model {
+        Model::new()
     }
 }
 
-impl DerefMut for Model {
-    fn deref_mut(&mut self) -> &mut Scope {
-        &mut self.scope
+impl Deref for Model {
+    type Target = Graph;
+
+    fn deref(&self) -> &Graph {
+        &self.graph
+    }
+}
+
+impl From<ModelScope> for Model {
+    fn from(scope: ModelScope) -> Model {
+        Model { graph: scope.graph(), scope }
     }
 }
 
 impl Model {
-    /// A model at the root of a graph, for training.
-    pub fn new(scope: Scope) -> Model {
-        let ops = scope.with_graph(|graph| graph.registry().clone());
-        let registry = Registry { ops, kernels: Registry::built_in().kernels };
-        Model::of(&Graph::over(scope, registry))
+    /// A model in a new graph, for training.
+    pub fn new() -> Model {
+        Model::of(&Graph::new())
+    }
+
+    /// A model in a new graph with these ops.
+    pub fn with_registry(registry: Registry) -> Model {
+        Model::of(&Graph::with_registry(registry))
     }
 
     /// The model of a graph, in the name scope of this view: it has the graph's variables, and
     /// sessions of the graph initialize those that it adds.
     pub fn of(graph: &Graph) -> Model {
-        Model {
-            scope: graph.as_scope().clone(),
-            shared: graph.extension(Mutex::<Shared>::default),
-            graph: graph.root(),
-            phase: Phase::Training,
-            path: graph.as_scope().prefix().to_owned(),
-            device: graph.as_scope().device().to_owned(),
-            partitioner: None,
-            names: Rc::default(),
-        }
+        ModelScope::of(graph).into()
     }
 
-    /// The graph, as a view that adds nodes where this model does.
-    pub fn graph(&self) -> Graph {
-        self.graph.with_scope(self.scope.clone())
+    /// The graph, as the view that nodes of this model are added to.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
     }
 
-    /// The same model with layer parameters partitioned, each partition placed on its own. Only
-    /// parameters that are added later are partitioned; [`Model::variable`] and [`Model::counter`]
-    /// are not.
+    /// The model for code that adds nodes by the names of their ops.
+    pub fn as_scope(&self) -> ModelScope {
+        self.scope.with_scope(self.graph.as_scope().clone())
+    }
+
+    /// The same model for inference: a network built here finds its variables.
+    #[must_use]
+    pub fn inference(&self) -> Model {
+        self.scope.inference().into()
+    }
+
+    /// The same model on another device (a tower): a network built here finds its variables and is
+    /// built for training.
+    #[must_use]
+    pub fn tower(&self, device: &str) -> Model {
+        self.scope.tower(device).into()
+    }
+
+    /// The same model with nodes on `device`.
+    #[must_use]
+    pub fn on(&self, device: &str) -> Model {
+        self.scope.on(device).into()
+    }
+
+    /// A part of the model: names of nodes and variables get its name as prefix, with a number from
+    /// the second part of this name on.
+    #[must_use]
+    pub fn layer(&self, name: &str) -> Model {
+        self.scope.layer(name).into()
+    }
+
+    /// The same model with parameters of layers partitioned, each partition placed on its own.
     #[must_use]
     pub fn partitioned(&self, partitioner: Partitioner) -> Model {
-        Model { partitioner: Some(partitioner), ..self.with_scope(self.scope.clone()) }
+        self.scope.partitioned(partitioner).into()
+    }
+
+    /// The same model with products and convolutions of layers computed in this dtype, [`DType::Half`]
+    /// or [`DType::BFloat16`] (mixed precision). Variables, and what layers take and return, stay
+    /// float.
+    #[must_use]
+    pub fn mixed_precision(&self, dtype: DType) -> Model {
+        self.scope.compute_in(dtype).into()
     }
 
     /// Sets the placement of variables that are added from now on.
     #[must_use]
     pub fn place(self, placement: Placement) -> Model {
-        self.shared.lock().placer = Placer::new(placement);
-        self
+        self.scope.place(placement).into()
     }
 
     /// Sets the seed of random ops that are added from now on.
@@ -134,428 +124,194 @@ impl Model {
         self
     }
 
-    /// The same model for inference: a network built here finds its variables.
-    pub fn inference(&self) -> Model {
-        Model {
-            scope: self.scope.child("inference"),
-            phase: Phase::Inference,
-            path: self.path.clone(),
-            device: self.device.clone(),
-            partitioner: self.partitioner,
-            names: Rc::default(),
-            graph: self.graph.clone(),
-            shared: self.shared.clone(),
-        }
-    }
-
-    /// The same model on another device (a tower): a network built here finds its variables and is
-    /// built for training.
-    pub fn tower(&self, device: &str) -> Model {
-        let tower = self.with_scope(self.scope.child("tower"));
-        Model { names: Rc::default(), ..tower.on(device) }
-    }
-
-    /// What this view is built for.
+    /// What the model is built for.
     pub fn phase(&self) -> Phase {
-        self.phase
+        self.scope.phase()
     }
 
-    /// The same model with nodes on `device`.
-    pub fn on(&self, device: &str) -> Model {
-        let scope = self.scope.on_device(device);
-        Model { device: device.to_owned(), ..self.with_scope(scope) }
-    }
-
-    /// The same model with another scope for its nodes.
-    pub fn with_scope(&self, scope: Scope) -> Model {
-        Model {
-            scope,
-            phase: self.phase,
-            path: self.path.clone(),
-            device: self.device.clone(),
-            partitioner: self.partitioner,
-            names: self.names.clone(),
-            graph: self.graph.clone(),
-            shared: self.shared.clone(),
-        }
-    }
-
-    /// A sub-scope for a layer: names of nodes and variables get its name as prefix.
-    pub fn layer(&self, name: &str) -> Model {
-        let full = format!("{}{name}", self.path);
-        let count = {
-            let mut names = self.names.borrow_mut();
-            let count = names.entry(full.clone()).or_insert(0);
-            *count += 1;
-            *count - 1
-        };
-        let numbered =
-            |base: &str| if count == 0 { base.into() } else { format!("{base}_{count}") };
-        Model {
-            path: format!("{}/", numbered(&full)),
-            ..self.with_scope(self.scope.child(&numbered(name)))
-        }
-    }
-
-    /// A placeholder called `name`.
-    pub fn input(&mut self, name: &str, dtype: DType, dims: &[Option<usize>]) -> Result<Output> {
-        let shape = PartialShape::new(dims.iter().copied());
-        self.op("Placeholder").name(name).attr("dtype", dtype).attr("shape", &shape).build()
-    }
-
-    /// The trainable variable `name` of this layer: found, or added with this initializer.
-    pub fn variable(&self, name: &str, dims: &[usize], first: &Initializer) -> Result<Variable> {
-        self.variable_of(name, DType::Float, dims, first, true)
-    }
-
-    /// A variable that is not trainable.
-    pub fn counter(
-        &self,
-        name: &str,
-        dtype: DType,
-        dims: &[usize],
-        first: &Initializer,
-    ) -> Result<Variable> {
-        self.variable_of(name, dtype, dims, first, false)
-    }
-
-    fn variable_of(
-        &self,
-        name: &str,
-        dtype: DType,
-        dims: &[usize],
-        first: &Initializer,
-        is_trainable: bool,
-    ) -> Result<Variable> {
-        let full = format!("{}{name}", self.path);
-        let shape = Shape::new(dims)?;
-        if let Some(found) = self.find(&full) {
-            check_found(&full, (&found.shape, found.dtype), (&shape, dtype))?;
-            return Ok(found);
-        }
-        ensure!(
-            self.parts_of(&full).is_empty(),
-            InvalidArgument,
-            "variable '{full}' is already partitioned"
-        );
-        let new = NewVariable { name: &full, dtype, shape: &shape, device: "", part: None };
-        self.add_variable(new, first, self.next_seeds(), is_trainable)
-    }
-
-    /// A layer parameter of this name: found, or added with this initializer, partitioned if the
-    /// model is [`Model::partitioned`].
-    pub fn parameter(&self, name: &str, dims: &[usize], first: &Initializer) -> Result<Parameter> {
-        let full = format!("{}{name}", self.path);
-        let (shape, dtype) = (Shape::new(dims)?, DType::Float);
-        let found = self.parts_of(&full);
-        if let Some(Part { whole, .. }) = found.first().and_then(|first| first.part.as_ref()) {
-            check_found(&full, (whole, found[0].dtype), (&shape, dtype))?;
-            return Ok(Parameter { name: full, shape, parts: found });
-        }
-        let cut = self.partitioner.and_then(|partitioner| partitioner.cut(&shape, dtype));
-        let Some((axis, sizes)) = cut.filter(|_| self.find(&full).is_none()) else {
-            let parts = vec![self.variable_of(name, dtype, dims, first, true)?];
-            return Ok(Parameter { name: full, shape, parts });
-        };
-        let mut seeds = self.next_seeds();
-        let (mut parts, mut begin) = (Vec::with_capacity(sizes.len()), 0);
-        for (i, size) in sizes.into_iter().enumerate() {
-            let mut dims = dims.to_vec();
-            dims[axis] = size;
-            let (name, shape_of_part) = (format!("{full}/part_{i}"), Shape::new(&dims)?);
-            let part = Part { of: full.clone(), whole: shape.clone(), axis, begin };
-            let (shape, part) = (&shape_of_part, Some(part));
-            let new = NewVariable { name: &name, dtype, shape, device: "", part };
-            parts.push(self.add_variable(new, first, seeds, true)?);
-            begin += size;
-            if !first.needs_whole() {
-                seeds = self.next_seeds();
-            }
-        }
-        Ok(Parameter { name: full, shape, parts })
-    }
-
-    /// The partitions of a variable, in order; empty if it is not partitioned.
-    fn parts_of(&self, name: &str) -> Vec<Variable> {
-        let parts = (0..).map_while(|i| self.find(&format!("{name}/part_{i}")));
-        let is_of = |part: &Variable| part.part.as_ref().is_some_and(|part| part.of == name);
-        parts.take_while(is_of).collect()
-    }
-
-    /// Adds a variable on the device that the placement chooses.
-    fn add_variable(
-        &self,
-        new: NewVariable<'_>,
-        first: &Initializer,
-        seeds: (i64, i64),
-        is_trainable: bool,
-    ) -> Result<Variable> {
-        let bytes = new.shape.num_elements() * new.dtype.size();
-        let device = self.shared.lock().placer.next(bytes, &self.device);
-        let new = NewVariable { device: &device, ..new };
-        let (dtype, shape, part) = (new.dtype, new.shape, new.part.clone());
-        let initial = |scope: &mut Scope| match &part {
-            Some(part) => first.build_part(scope, dtype, (part, shape), seeds),
-            None => first.build(scope, dtype, shape, seeds),
-        };
-        let added = Variable::add(self.graph.as_scope(), new, initial)?;
-        Ok(self.keep(Variable { is_trainable, ..added }))
-    }
-
-    /// A slot variable on the device of another variable and named after it, as optimizers keep.
-    /// The slot of a partition is a partition too.
-    pub fn slot(&self, of: &Variable, name: &str, first: &Initializer) -> Result<Variable> {
-        self.beside(of, name, |scope, (shape, part)| match part {
-            Some(part) => first.build_part(scope, of.dtype, (part, shape), self.next_seeds()),
-            None => first.build(scope, of.dtype, shape, self.next_seeds()),
-        })
-    }
-
-    /// A slot variable with the same initial value as its variable, as for an average.
-    pub fn slot_like(&self, of: &Variable, name: &str) -> Result<Variable> {
-        self.beside(of, name, |scope, _| {
-            let value = scope.with_graph(|graph| graph.node(of.init).inputs.get(1).copied());
-            value.ok_or_else(|| err!(Internal, "variable '{}' has no initial value", of.name))
-        })
-    }
-
-    fn beside(
-        &self,
-        of: &Variable,
-        name: &str,
-        first: impl FnOnce(&mut Scope, (&Shape, Option<&Part>)) -> Result<Output>,
-    ) -> Result<Variable> {
-        let full = format!("{}/{name}", of.name);
-        if let Some(found) = self.find(&full) {
-            return Ok(found);
-        }
-        let part = of.part.as_ref();
-        let part = part.map(|part| Part { of: format!("{}/{name}", part.of), ..part.clone() });
-        let Variable { dtype, shape, device, .. } = of;
-        let new = NewVariable { name: &full, dtype: *dtype, shape, device, part: part.clone() };
-        let added = Variable::add(self.graph.as_scope(), new, |scope| {
-            first(scope, (shape, part.as_ref()))
-        })?;
-        Ok(self.keep(Variable { is_trainable: false, ..added }))
-    }
-
-    fn keep(&self, variable: Variable) -> Variable {
-        self.graph.keep_variable(variable.clone());
-        variable
-    }
-
-    /// The variable with this full name.
-    pub fn find(&self, name: &str) -> Option<Variable> {
-        self.graph.find_variable(name)
-    }
-
-    /// All variables, in the order they were added.
+    /// All variables, in the order in which they were added: those of layers, the slots of
+    /// optimizers, and counters.
     pub fn variables(&self) -> Vec<Variable> {
         self.graph.variables()
     }
 
     /// The trainable variables.
     pub fn trainable(&self) -> Vec<Variable> {
-        self.variables().into_iter().filter(|variable| variable.is_trainable).collect()
+        self.scope.trainable()
     }
 
-    /// The number of training steps: an int64 variable called `global_step`.
-    pub fn global_step(&self) -> Result<Variable> {
-        self.top().counter("global_step", DType::Int64, &[], &Initializer::Zeros)
-    }
-
-    /// This model without a prefix for variable names.
-    pub fn top(&self) -> Model {
-        Model { path: String::new(), ..self.with_scope(self.scope.clone()) }
-    }
-
-    /// This model with nodes at the root of the graph, on `device`, without control inputs.
-    pub(crate) fn top_on(&self, device: &str) -> Model {
-        let scope = self.graph.as_scope().on_device(device);
-        Model { path: String::new(), ..self.with_scope(scope) }
-    }
-
-    /// The node that initializes every variable.
-    pub fn init(&self) -> Result<NodeId> {
-        let mut nodes: Vec<NodeId> =
-            self.variables().iter().map(|variable| variable.init).collect();
-        nodes.extend(self.local_inits());
-        self.graph.as_scope().node("NoOp").name("init").after(&nodes).build_node()
-    }
-
-    /// The node that initializes local state, which checkpoints do not hold: a run that continues
-    /// from a checkpoint begins with it.
-    pub fn init_local(&self) -> Result<NodeId> {
-        let nodes = self.local_inits();
-        self.graph.as_scope().node("NoOp").name("init_local").after(&nodes).build_node()
-    }
-
-    fn local_inits(&self) -> Vec<NodeId> {
-        self.shared.lock().locals.values().filter_map(|local| local.init).collect()
-    }
-
-    /// Whether training can continue, a bool: all variables are initialized and the chief has
-    /// started.
-    pub fn ready(&self) -> Result<Output> {
-        let (mut root, handles) = {
-            let variables = self.variables().into_iter().map(|variable| variable.handle);
-            let shared = self.shared.lock();
-            let locals = shared.locals.values().map(|local| local.handle);
-            (self.graph.as_scope().child("ready"), variables.chain(locals).collect::<Vec<Output>>())
-        };
-        let mut all = Vec::with_capacity(handles.len());
-        for handle in handles {
-            all.push(root.op("VarIsInitializedOp").input(handle).build()?);
-        }
-        let all = root.op("Pack").inputs(&all).build()?;
-        let axis = root.constant(&Tensor::scalar(0i32))?;
-        root.op("All").name("ready").inputs(&[all, axis]).build()
-    }
-
-    /// The handle of a local variable: state of a run that checkpoints do not hold. Found, or
-    /// added; without a `first` value another op must set it.
-    pub(crate) fn local(
-        &self,
-        name: &str,
-        device: &str,
-        dtype: DType,
-        shape: &PartialShape,
-        first: Option<&FirstValue<'_>>,
-    ) -> Result<Output> {
-        let found = self.shared.lock().locals.get(name).copied();
-        if let Some(found) = found {
-            return Ok(found.handle);
-        }
-        let mut root = self.graph.as_scope().on_device(device);
-        let handle = root.op("VarHandleOp").name(name).attr("dtype", dtype);
-        let handle = handle.attr("shape", shape).attr("shared_name", name);
-        // In the graph too: savers that have only that leave it out.
-        let handle = handle.attr(RUN_STATE_ATTR, true).build()?;
-        let init = match first {
-            Some(first) => {
-                let value = first(&mut root.child(&format!("{name}/Initializer")))?;
-                let assign = root.op("AssignVariableOp").name(&format!("{name}/Assign"));
-                let init = assign.inputs(&[handle, value]).build_node()?;
-                self.graph.add_initializer(init);
-                Some(init)
-            }
-            None => None,
-        };
-        self.shared.lock().locals.insert(name.to_owned(), Local { handle, init });
-        Ok(handle)
-    }
-
-    /// Makes training steps run `node` too.
-    pub fn add_update(&self, node: NodeId) {
-        self.shared.lock().updates.push(node);
-    }
-
-    /// The nodes that training steps run besides the optimizer.
-    pub fn updates(&self) -> Vec<NodeId> {
-        self.shared.lock().updates.clone()
-    }
-
-    /// Adds a regularization term of a variable to the loss; it counts once, however often the
-    /// network is built.
-    pub fn add_penalty(&self, of: &Variable, penalty: Output) {
-        let mut shared = self.shared.lock();
-        if shared.penalties.iter().all(|(name, _)| *name != of.name) {
-            shared.penalties.push((of.name.clone(), penalty));
-        }
-    }
-
-    /// `loss` plus all regularization terms.
-    pub fn with_penalties(&mut self, loss: Output) -> Result<Output> {
-        let penalties: Vec<Output> =
-            self.shared.lock().penalties.iter().map(|(_, penalty)| *penalty).collect();
-        if penalties.is_empty() {
-            return Ok(loss);
-        }
-        let terms = [vec![loss], penalties].concat();
-        self.op("AddN").inputs(&terms).build()
-    }
-
-    /// Keeps a summary under its tag; the first with a tag stays.
-    pub(crate) fn keep_summary(&self, tag: String, summary: Output) {
-        self.shared.lock().summaries.push((tag, summary));
-    }
-
-    /// Whether there is a summary with this tag.
-    pub(crate) fn has_summary(&self, tag: &str) -> bool {
-        self.shared.lock().summaries.iter().any(|(other, _)| other == tag)
-    }
-
-    /// All summaries, in the order they were added.
-    pub(crate) fn kept_summaries(&self) -> Vec<Output> {
-        self.shared.lock().summaries.iter().map(|(_, summary)| *summary).collect()
-    }
-
-    /// A name with the prefix of this layer.
-    pub(crate) fn full_name(&self, name: &str) -> String {
-        format!("{}{name}", self.path)
-    }
-
-    /// Seeds for the next random op: the model's seed, and one that no other op of the model has.
-    pub fn next_seeds(&self) -> (i64, i64) {
-        self.graph.next_seeds()
-    }
-
-    /// The name of a node, as targets take it.
-    pub fn node_name(&self, node: NodeId) -> String {
-        self.with_graph(|graph| graph.node(node).name.to_string())
-    }
-
-    /// The static shape of a tensor.
-    pub fn shape(&self, of: Output) -> PartialShape {
-        self.with_graph(|graph| graph.output(of).shape.clone())
-    }
-
-    /// The dtype of a tensor.
-    pub fn dtype(&self, of: Output) -> DType {
-        self.with_graph(|graph| graph.output(of).dtype)
-    }
-
-    /// The size of a tensor's last dimension, which must be known.
-    pub fn features(&self, of: Output) -> Result<usize> {
-        let shape = self.shape(of);
-        let last = shape.dims().and_then(|dims| dims.last().copied().flatten());
-        let name = self.name_of(of);
-        last.ok_or_else(|| {
-            err!(
-                InvalidArgument,
-                "the last dimension of '{name}' is not known ({shape:?}), so a layer cannot be sized"
-            )
+    /// The value of the variable with this full name; a mistake if there is none.
+    #[track_caller]
+    pub fn value_of<T: TensorType>(&self, name: &str) -> Output<T> {
+        self.build(|model| match model.find(name) {
+            Some(variable) => variable.read(&mut model.top()),
+            None => Err(err!(NotFound, "the model has no variable '{name}'")),
         })
     }
 
-    /// An int32 vector constant, as shapes, axes and permutations are given.
-    pub fn ints(&mut self, values: &[i32]) -> Result<Output> {
-        self.constant(&Tensor::vector(values)?)
+    /// A trainable parameter of this layer: found, or added with this initializer. If the model is
+    /// [`Model::partitioned`], its partitions are concatenated.
+    #[track_caller]
+    pub fn parameter(&self, name: &str, dims: &[usize], first: &Initializer) -> Output<f32> {
+        self.build(|model| {
+            let parameter = model.parameter(name, dims, first)?;
+            parameter.read(model)
+        })
     }
 
-    /// An int32 scalar constant.
-    pub fn int(&mut self, value: i32) -> Result<Output> {
-        self.constant(&Tensor::scalar(value))
+    /// A variable of this layer that is not trainable: found, or added with this initializer.
+    #[track_caller]
+    pub fn counter<T: TensorType>(
+        &self,
+        name: &str,
+        dims: &[usize],
+        first: &Initializer,
+    ) -> api::Variable<T> {
+        let dtype = T::DTYPE.unwrap_or(DType::Float);
+        let found = self.graph.build(|_| self.scope.counter(name, dtype, dims, first));
+        self.graph.existing_variable(found)
     }
 
-    /// A float scalar constant.
-    pub fn float(&mut self, value: f32) -> Result<Output> {
-        self.constant(&Tensor::scalar(value))
+    /// Adds a regularization term to the loss; one of this name counts once, however often the
+    /// network is built.
+    pub fn add_penalty(&self, name: &str, penalty: &Output<f32>) {
+        if let Ok(at) = penalty.endpoint() {
+            self.scope.add_penalty(name, at);
+        }
+    }
+
+    /// A name with the prefix of this layer.
+    pub fn full_name(&self, name: &str) -> String {
+        self.scope.full_name(name)
+    }
+
+    /// The number of updates.
+    #[track_caller]
+    pub fn global_step(&self) -> Output<i64> {
+        self.build(|model| {
+            let step = model.global_step()?;
+            step.read(model)
+        })
+    }
+
+    /// Makes training steps run this too.
+    pub fn add_update(&self, update: &Operation) {
+        if let Ok(node) = update.node() {
+            self.scope.add_update(node);
+        }
+    }
+
+    /// The size of a tensor's last dimension, which layers are sized by; `None` and a mistake if it
+    /// is not known.
+    #[track_caller]
+    pub fn features<T: TensorType>(&self, x: &Output<T>) -> Option<usize> {
+        let at = x.endpoint().ok()?;
+        let model = self.as_scope();
+        self.graph.build(|_| model.features(at))
+    }
+
+    /// A handle of a tensor that could not be added.
+    pub fn poisoned<T: TensorType>(&self) -> Output<T> {
+        Output::poisoned(&self.graph)
+    }
+
+    /// The tensor that `add` adds; its error is a mistake.
+    #[track_caller]
+    pub(crate) fn build<T: TensorType>(
+        &self,
+        add: impl FnOnce(&mut ModelScope) -> Result<Endpoint>,
+    ) -> Output<T> {
+        let mut model = self.as_scope();
+        match self.graph.build(|_| add(&mut model)) {
+            Some(at) => self.graph.output(at),
+            None => Output::poisoned(&self.graph),
+        }
     }
 }
 
-/// Checks that a variable that was found has the dtype and shape that are asked for.
-fn check_found(
-    name: &str,
-    (shape, dtype): (&Shape, DType),
-    (asked_shape, asked_dtype): (&Shape, DType),
-) -> Result<()> {
-    ensure!(
-        shape == asked_shape && dtype == asked_dtype,
-        InvalidArgument,
-        "variable '{name}' is {} of shape {shape}, not {} of shape {asked_shape}",
-        dtype.name(),
-        asked_dtype.name()
-    );
-    Ok(())
+/// Tags of summaries have the name of the layer as prefix. A network that is built again (for
+/// inference, or as a tower) adds no second summary: the first one with a tag stays.
+impl Model {
+    /// Adds a scalar summary.
+    #[track_caller]
+    pub fn scalar_summary<T: TensorType>(&self, tag: &str, x: &Output<T>) {
+        self.summary(tag, |g, tag| NewOp::new(g, "ScalarSummary").input(&tag).input(x));
+    }
+
+    /// Adds a histogram summary.
+    #[track_caller]
+    pub fn histogram_summary<T: TensorType>(&self, tag: &str, x: &Output<T>) {
+        self.summary(tag, |g, tag| NewOp::new(g, "HistogramSummary").input(&tag).input(x));
+    }
+
+    /// Adds an image summary of up to `most` images of a batch `[batch, height, width, channels]`
+    /// with 1, 3 or 4 channels; bytes, or floats that are scaled.
+    #[track_caller]
+    pub fn image_summary<T: TensorType>(&self, tag: &str, images: &Output<T>, most: usize) {
+        self.summary(tag, |g, tag| {
+            let op = NewOp::new(g, "ImageSummary").input(&tag).input(images);
+            op.attr("max_images", most as i64)
+        });
+    }
+
+    /// Adds a text summary; the strings are Markdown.
+    #[track_caller]
+    pub fn text_summary(&self, tag: &str, texts: &Output<String>) {
+        self.summary(tag, |g, tag| {
+            let metadata = g.constant::<String>(Tensor::scalar_string(text_metadata()));
+            NewOp::new(g, "TensorSummaryV2").input(&tag).input(texts).input(&metadata)
+        });
+    }
+
+    /// All summaries merged into one serialized `Summary`; `None` if there are none.
+    /// `EventWriter::write_summary` takes the fetched value.
+    pub fn summaries(&self) -> Option<Output<String>> {
+        let merged = self.graph.build(|_| self.as_scope().summaries())??;
+        Some(self.graph.output(merged))
+    }
+
+    #[track_caller]
+    fn summary<'a>(&self, tag: &str, build: impl FnOnce(&Graph, Output<String>) -> NewOp<'a>) {
+        let full = self.scope.full_name(tag);
+        if self.phase() == Phase::Inference || self.scope.has_summary(&full) {
+            return;
+        }
+        on_behalf_of(Location::caller(), || {
+            let summaries = self.graph.scope("summaries");
+            let tag = summaries.constant::<String>(full.as_str());
+            let summary: Output<String> = build(&summaries, tag).output();
+            if let Ok(at) = summary.endpoint() {
+                self.scope.keep_summary(full, at);
+            }
+        });
+    }
+}
+
+/// Of two floats, computed in the model's dtype for products, as floats.
+pub(crate) fn in_compute_dtype(
+    model: &Model,
+    (a, b): (&Output<f32>, &Output<f32>),
+    product: impl FnOnce(&Output<Any>, &Output<Any>) -> Output<Any>,
+) -> Output<f32> {
+    let Some(dtype) = model.scope.compute_dtype() else {
+        return product(&a.any(), &b.any()).typed();
+    };
+    let cast = |x: &Output<f32>| -> Output<Any> {
+        NewOp::new(x.graph(), "Cast").input(x).attr("DstT", dtype).output()
+    };
+    product(&cast(a), &cast(b)).cast::<f32>()
+}
+
+/// The tensors, of which there is at least one, joined along an existing axis.
+#[track_caller]
+pub(crate) fn concat<T: TensorType>(tensors: &[&Output<T>], axis: i32) -> Output<T> {
+    let tensors: Vec<Output<T>> = tensors.iter().map(|tensor| (*tensor).clone()).collect();
+    tf::concat_v2::<T, i32>(tensors[0].graph(), &tensors, axis)
+}
+
+/// The tensors, of which there is at least one, joined along a new first axis.
+#[track_caller]
+pub(crate) fn stack<T: TensorType>(tensors: &[&Output<T>]) -> Output<T> {
+    let tensors: Vec<Output<T>> = tensors.iter().map(|tensor| (*tensor).clone()).collect();
+    tf::pack(tensors[0].graph(), &tensors)
 }

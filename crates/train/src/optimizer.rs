@@ -7,7 +7,7 @@ pub use rule::Rule;
 use thalweg_graph::{Adjoint, GradientOptions, IndexedSlices, NodeId, Output, connected_gradients};
 use thalweg_tensor::{DType, Result, ensure};
 
-use crate::{Clip, Initializer, LossScale, Model, Rate, Variable};
+use crate::{Clip, Initializer, LossScale, ModelScope, Rate, Variable};
 use rule::Part;
 
 /// An update rule with a learning rate, gradient clipping and weight decay.
@@ -19,6 +19,12 @@ pub struct Optimizer {
     loss_scale: Option<LossScale>,
     weight_decay: f64,
     is_locking: bool,
+}
+
+impl From<&Optimizer> for Optimizer {
+    fn from(optimizer: &Optimizer) -> Optimizer {
+        optimizer.clone()
+    }
 }
 
 impl Optimizer {
@@ -92,14 +98,18 @@ impl Optimizer {
 
     /// Adds a training step: the gradients of `loss` and of the regularization terms by all
     /// trainable variables, their updates, the model's updates, and the increment of `global_step`.
-    pub fn minimize(&self, model: &mut Model, loss: Output) -> Result<NodeId> {
+    pub fn minimize(&self, model: &mut ModelScope, loss: Output) -> Result<NodeId> {
         let gradients = self.gradients(model, loss)?;
         self.apply(model, &gradients)
     }
 
     /// The clipped gradients of `loss` and of the regularization terms by the trainable variables
     /// that they depend on.
-    pub fn gradients(&self, model: &mut Model, loss: Output) -> Result<Vec<(Variable, Adjoint)>> {
+    pub fn gradients(
+        &self,
+        model: &mut ModelScope,
+        loss: Output,
+    ) -> Result<Vec<(Variable, Adjoint)>> {
         let gradients = self.whole_gradients(model, loss)?;
         self.clipped(model, gradients, |model, _| model.with_scope((**model).clone()))
     }
@@ -107,10 +117,10 @@ impl Optimizer {
     /// As [`Optimizer::apply`], for gradients that are not clipped yet.
     pub(crate) fn clip_and_apply(
         &self,
-        model: &mut Model,
+        model: &mut ModelScope,
         gradients: &[(Variable, Adjoint)],
     ) -> Result<NodeId> {
-        let here = |model: &Model, _: &Variable| model.with_scope((**model).clone());
+        let here = |model: &ModelScope, _: &Variable| model.with_scope((**model).clone());
         let gradients = self.clipped(model, gradients.to_vec(), here)?;
         self.apply(model, &gradients)
     }
@@ -118,9 +128,9 @@ impl Optimizer {
     /// Clipped gradients, computed on the device that `place` returns for each variable.
     pub(crate) fn clipped(
         &self,
-        model: &Model,
+        model: &ModelScope,
         gradients: Vec<(Variable, Adjoint)>,
-        place: impl Fn(&Model, &Variable) -> Model,
+        place: impl Fn(&ModelScope, &Variable) -> ModelScope,
     ) -> Result<Vec<(Variable, Adjoint)>> {
         match self.clip {
             Some(clip) => clip.build(model, &gradients, place),
@@ -132,7 +142,7 @@ impl Optimizer {
     /// whole.
     pub(crate) fn whole_gradients(
         &self,
-        model: &mut Model,
+        model: &mut ModelScope,
         loss: Output,
     ) -> Result<Vec<(Variable, Adjoint)>> {
         let mut loss = model.with_penalties(loss)?;
@@ -170,7 +180,11 @@ impl Optimizer {
 
     /// Adds the nodes that apply these gradients, the model's updates, and the increment of
     /// `global_step`.
-    pub fn apply(&self, model: &mut Model, gradients: &[(Variable, Adjoint)]) -> Result<NodeId> {
+    pub fn apply(
+        &self,
+        model: &mut ModelScope,
+        gradients: &[(Variable, Adjoint)],
+    ) -> Result<NodeId> {
         let mut last = self.change_all(model, gradients)?;
         last.extend(model.updates());
         model.op("NoOp").name("train_step").after(&last).build_node()
@@ -179,7 +193,7 @@ impl Optimizer {
     /// As [`Optimizer::apply`], without the model's updates; returns the nodes that must have run.
     pub(crate) fn change_all(
         &self,
-        model: &Model,
+        model: &ModelScope,
         gradients: &[(Variable, Adjoint)],
     ) -> Result<Vec<NodeId>> {
         match self.loss_scale {
@@ -190,7 +204,11 @@ impl Optimizer {
         }
     }
 
-    fn change_each(&self, model: &Model, gradients: &[(Variable, Adjoint)]) -> Result<Vec<NodeId>> {
+    fn change_each(
+        &self,
+        model: &ModelScope,
+        gradients: &[(Variable, Adjoint)],
+    ) -> Result<Vec<NodeId>> {
         let mut train = model.with_scope(model.child("train"));
         let step = model.global_step()?;
         let now = step.read(&mut train)?;
@@ -227,7 +245,7 @@ impl Optimizer {
     }
 
     /// Powers of the betas, which Adam and Adamax keep once for all variables.
-    fn powers(&self, model: &Model) -> Result<Vec<(Variable, f64)>> {
+    fn powers(&self, model: &ModelScope) -> Result<Vec<(Variable, f64)>> {
         let top = |name: &str, beta: f64| -> Result<(Variable, f64)> {
             let first = Initializer::Constant(beta);
             Ok((model.top().counter(name, DType::Float, &[], &first)?, beta))
@@ -237,7 +255,12 @@ impl Optimizer {
     }
 
     /// Adds weight decay; none if the rule has no decay.
-    fn decay(&self, model: &mut Model, variable: &Variable, rate: Output) -> Result<Vec<NodeId>> {
+    fn decay(
+        &self,
+        model: &mut ModelScope,
+        variable: &Variable,
+        rate: Output,
+    ) -> Result<Vec<NodeId>> {
         if self.weight_decay == 0.0 {
             return Ok(Vec::new());
         }
@@ -251,7 +274,7 @@ impl Optimizer {
 
     fn change(
         &self,
-        model: &mut Model,
+        model: &mut ModelScope,
         variable: &Variable,
         adjoint: Adjoint,
         settings: &Settings<'_>,
@@ -304,7 +327,7 @@ impl Optimizer {
     /// Sparse updates for rules without a sparse kernel, composed of other ops.
     fn change_rows_by_hand(
         &self,
-        model: &mut Model,
+        model: &mut ModelScope,
         variable: &Variable,
         (gradient, indices): (Output, Option<Output>),
         settings: &Settings<'_>,
@@ -352,7 +375,7 @@ struct Settings<'a> {
 }
 
 /// Sums duplicate rows, so that each index occurs once.
-pub(crate) fn summed_rows(model: &mut Model, rows: IndexedSlices) -> Result<(Output, Output)> {
+pub(crate) fn summed_rows(model: &mut ModelScope, rows: IndexedSlices) -> Result<(Output, Output)> {
     let unique = model.op("Unique").input(rows.indices).build_all()?;
     let count = model.add("Size", &[unique[0]])?;
     let values = model.add("UnsortedSegmentSum", &[rows.values, unique[1], count])?;
@@ -361,7 +384,7 @@ pub(crate) fn summed_rows(model: &mut Model, rows: IndexedSlices) -> Result<(Out
 
 /// `slot = slot * beta`, then `slot[rows] += (1 - beta) * values`; returns the new slot.
 fn fade_and_add(
-    model: &mut Model,
+    model: &mut ModelScope,
     slot: &Variable,
     beta: f64,
     (values, indices): (Output, Output),
@@ -379,7 +402,7 @@ fn fade_and_add(
 }
 
 /// `rate * sqrt(1 - beta2^t) / (1 - beta1^t)`.
-fn adam_rate(model: &mut Model, settings: &Settings<'_>) -> Result<Output> {
+fn adam_rate(model: &mut ModelScope, settings: &Settings<'_>) -> Result<Output> {
     let one = model.float(1.0)?;
     let [first, second] = [0, 1].map(|i| {
         let power = settings.powers[i].0.read(model)?;

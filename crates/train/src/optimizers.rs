@@ -2,7 +2,7 @@
 
 use thalweg_api::{Operation, Output, TensorType};
 
-use crate::{Clip, Optimizer, Rate, Rule};
+use crate::{Clip, LossScale, Optimizer, Rate, Rule};
 
 macro_rules! optimizers {
     ($($(#[$doc:meta])* $name:ident => |$rate:ident| $rule:expr;)+) => { $(
@@ -28,6 +28,13 @@ macro_rules! optimizers {
             #[must_use]
             pub fn weight_decay(self, weight_decay: f64) -> $name {
                 $name(self.0.weight_decay(weight_decay))
+            }
+
+            /// Scales the loss, for gradients in 16 bits, and skips updates with gradients that are
+            /// not finite.
+            #[must_use]
+            pub fn loss_scale(self, loss_scale: LossScale) -> $name {
+                $name(self.0.loss_scale(loss_scale))
             }
 
             /// Serializes updates of one variable by several workers (`use_locking`).

@@ -4,7 +4,7 @@ use thalweg_graph::{Output, Scope};
 use thalweg_tensor::{DType, Result, Shape, err};
 
 use crate::layers::lookup;
-use crate::{Model, Variable};
+use crate::{ModelScope, Variable};
 
 /// How variables are partitioned: contiguously along one axis, the first partitions larger by one
 /// where the axis is not divided evenly. Variables without that axis are not partitioned.
@@ -79,7 +79,7 @@ impl Parameter {
     }
 
     /// The rows at `indices`, gathered on the device of each partition.
-    pub fn gather(&self, model: &mut Model, indices: Output) -> Result<Output> {
+    pub fn gather(&self, model: &mut ModelScope, indices: Output) -> Result<Output> {
         lookup(model, &self.parts, indices)
     }
 }

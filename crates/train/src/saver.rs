@@ -12,7 +12,7 @@ use thalweg_runtime::system_environment;
 use thalweg_storage::ByUrl;
 use thalweg_tensor::{Bytes, Code, DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
-use crate::RunSteps;
+use crate::{Model, RunSteps};
 
 /// Which checkpoints a [`Saver`] keeps, and the storage of its checkpoint state file.
 #[derive(Clone)]
@@ -111,6 +111,14 @@ impl Saver {
             named.collect::<Vec<_>>()
         });
         Self::new(scope, &variables)
+    }
+
+    /// A saver of the variables of a model, under their names.
+    pub(crate) fn of_model(model: &Model) -> Result<Saver> {
+        let variables = model.variables().into_iter();
+        let variables: Vec<(String, Output)> =
+            variables.map(|variable| (variable.name, variable.handle)).collect();
+        Saver::new(&mut model.root().as_scope().clone(), &variables)
     }
 
     /// A saver of these variables, given as resource handles or references, each under the name

@@ -1,9 +1,10 @@
 //! Learning-rate schedules.
 
+use thalweg_api as api;
 use thalweg_graph::{NodeId, Output};
 use thalweg_tensor::{DType, Result, Tensor, ensure};
 
-use crate::{Initializer, Model};
+use crate::{Initializer, Model, ModelScope};
 
 /// The variable that an adjustable rate is multiplied by.
 const SCALE: &str = "learning_rate_scale";
@@ -137,7 +138,7 @@ impl Rate {
 
     /// Adds the node that multiplies the rate by what is fed; `None` if it is not adjustable.
     #[cfg(feature = "remote")]
-    pub(crate) fn scale(model: &Model) -> Result<Option<(Output, NodeId)>> {
+    pub(crate) fn scale(model: &ModelScope) -> Result<Option<(Output, NodeId)>> {
         let Some(scale) = model.find(SCALE) else { return Ok(None) };
         let at = model.top_on(&scale.device);
         let mut at = at.with_scope(at.child("scale_learning_rate"));
@@ -148,8 +149,15 @@ impl Rate {
         Ok(Some((factor, node)))
     }
 
+    /// The rate at a step.
+    #[track_caller]
+    pub fn at(&self, model: &Model, step: &api::Output<i64>) -> api::Output<f32> {
+        let Ok(step) = step.endpoint() else { return model.poisoned() };
+        model.build(|model| self.build(model, step))
+    }
+
     /// Adds nodes that compute the float rate at `step`, an int64.
-    pub fn build(&self, model: &mut Model, step: Output) -> Result<Output> {
+    pub fn build(&self, model: &mut ModelScope, step: Output) -> Result<Output> {
         match self {
             Rate::Constant(rate) => model.float(*rate as f32),
             Rate::Exponential { initial, steps, decay, is_staircase } => {
@@ -218,7 +226,7 @@ impl Rate {
 /// Cosine annealing between two rates while the step goes from `begin` to `end`; constant before
 /// and afterwards.
 fn annealed(
-    model: &mut Model,
+    model: &mut ModelScope,
     step: Output,
     (begin, end): (f64, f64),
     (from, to): (f64, f64),
@@ -236,20 +244,20 @@ fn annealed(
     model.add("AddV2", &[swing, middle])
 }
 
-fn scaled(model: &mut Model, x: Output, by: f64) -> Result<Output> {
+fn scaled(model: &mut ModelScope, x: Output, by: f64) -> Result<Output> {
     let by = model.float(by as f32)?;
     model.add("Mul", &[x, by])
 }
 
 /// `step / steps`.
-fn quotient(model: &mut Model, step: Output, steps: f64) -> Result<Output> {
+fn quotient(model: &mut ModelScope, step: Output, steps: f64) -> Result<Output> {
     let step = model.cast(step, DType::Float)?;
     let steps = model.float(steps as f32)?;
     model.add("RealDiv", &[step, steps])
 }
 
 /// The remaining fraction of `steps`, from 1 to 0.
-fn left(model: &mut Model, step: Output, steps: f64) -> Result<Output> {
+fn left(model: &mut ModelScope, step: Output, steps: f64) -> Result<Output> {
     let gone = quotient(model, step, steps)?;
     let one = model.float(1.0)?;
     let gone = model.add("Minimum", &[gone, one])?;
@@ -257,7 +265,7 @@ fn left(model: &mut Model, step: Output, steps: f64) -> Result<Output> {
 }
 
 fn piecewise(
-    model: &mut Model,
+    model: &mut ModelScope,
     step: Output,
     boundaries: &[i64],
     values: &[f64],

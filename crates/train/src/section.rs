@@ -3,7 +3,7 @@
 use thalweg_graph::{NodeId, Output};
 use thalweg_tensor::{DType, Result, Tensor};
 
-use crate::Model;
+use crate::ModelScope;
 
 /// A mutex on a task, shared by name. A step that fails or is aborted releases it.
 #[derive(Clone, Copy, Debug)]
@@ -14,18 +14,18 @@ pub(crate) struct Mutex {
 /// An open critical section: nodes that are added to it run under the mutex.
 pub(crate) struct Section {
     lock: Output,
-    pub(crate) inside: Model,
+    pub(crate) inside: ModelScope,
 }
 
 impl Mutex {
-    pub(crate) fn new(model: &Model, device: &str, name: &str) -> Result<Mutex> {
+    pub(crate) fn new(model: &ModelScope, device: &str, name: &str) -> Result<Mutex> {
         let mut beside = model.top_on(device);
         let handle = beside.op("MutexV2").name(name).attr("shared_name", name).build()?;
         Ok(Mutex { handle })
     }
 
     /// Waits for the mutex once the `ready` nodes have run.
-    pub(crate) fn enter(self, at: &Model, ready: &[NodeId]) -> Result<Section> {
+    pub(crate) fn enter(self, at: &ModelScope, ready: &[NodeId]) -> Result<Section> {
         let mut at = at.with_scope(at.after(&[]));
         let lock = at.op("MutexLock").input(self.handle).after(ready).build()?;
         Ok(Section { lock, inside: at.with_scope(at.after(&[lock.node])) })
@@ -47,7 +47,7 @@ impl Section {
 
 /// Fails the step with `sentence` unless the condition holds; the error shows the int64 tensors.
 pub(crate) fn check(
-    at: &mut Model,
+    at: &mut ModelScope,
     holds: Output,
     sentence: &str,
     shown: Output,

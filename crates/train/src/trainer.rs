@@ -19,8 +19,8 @@ mod step;
 
 use std::time::Duration;
 
+use thalweg_api::{Any, Output, TensorType};
 use thalweg_cluster::TaskName;
-use thalweg_graph::Output;
 use thalweg_tensor::{Error, Result, Tensor, ensure};
 
 use crate::leases::Shards;
@@ -57,18 +57,18 @@ impl Samples for mnist::Digits {
 #[derive(Clone, Debug)]
 pub struct Net {
     /// The tensors that batches are fed to.
-    pub inputs: Vec<Output>,
+    pub inputs: Vec<Output<Any>>,
     /// The loss to minimize.
-    pub loss: Output,
+    pub loss: Output<f32>,
     /// Metrics that are reported beside the loss, by name.
     pub metrics: Vec<(String, Metric)>,
 }
 
 impl Net {
-    /// A network with the tensors that batches are fed to, and the loss to minimize: a mean over
-    /// the batch.
-    pub fn new(inputs: impl Into<Vec<Output>>, loss: Output) -> Net {
-        Net { inputs: inputs.into(), loss, metrics: Vec::new() }
+    /// A network with the tensors that batches are fed to, in the order of [`Samples::batch`], and
+    /// the loss to minimize: a mean over the batch.
+    pub fn new(inputs: impl Inputs, loss: &Output<f32>) -> Net {
+        Net { inputs: inputs.into_inputs(), loss: loss.clone(), metrics: Vec::new() }
     }
 
     /// Adds a metric that is reported beside the loss, in training and in evaluation: a scalar that
@@ -78,6 +78,43 @@ impl Net {
         self.metrics.push((name.to_owned(), metric.into()));
         self
     }
+}
+
+/// The inputs of a network: a handle, a tuple of handles, or a vector of handles of any type.
+pub trait Inputs {
+    /// The handles.
+    fn into_inputs(self) -> Vec<Output<Any>>;
+}
+
+impl Inputs for Vec<Output<Any>> {
+    fn into_inputs(self) -> Vec<Output<Any>> {
+        self
+    }
+}
+
+impl<T: TensorType> Inputs for &Output<T> {
+    fn into_inputs(self) -> Vec<Output<Any>> {
+        vec![self.any()]
+    }
+}
+
+macro_rules! inputs {
+    ($(($($t:ident $i:tt),+);)+) => { $(
+        impl<$($t: TensorType),+> Inputs for ($(&Output<$t>,)+) {
+            fn into_inputs(self) -> Vec<Output<Any>> {
+                vec![$(self.$i.any()),+]
+            }
+        }
+    )+ };
+}
+
+inputs! {
+    (A 0);
+    (A 0, B 1);
+    (A 0, B 1, C 2);
+    (A 0, B 1, C 2, D 3);
+    (A 0, B 1, C 2, D 3, E 4);
+    (A 0, B 1, C 2, D 3, E 4, F 5);
 }
 
 /// Options of a training.
@@ -225,10 +262,10 @@ pub struct Outcome {
 /// Trains a network on a cluster.
 ///
 /// ```no_run
-/// use thalweg_tensor::{DType, Result};
+/// use thalweg_tensor::Result;
 /// use thalweg_train::trainer::{EarlyStopping, Every};
 /// use thalweg_train::{
-///     Cluster, Dense, Flatten, Layer, Net, Optimizer, TrainOptions, Trainer, losses, metrics, mnist,
+///     Adam, Cluster, Dense, Flatten, Layer, Net, TrainOptions, Trainer, losses, metrics, mnist,
 /// };
 ///
 /// # fn main() -> Result<()> {
@@ -239,14 +276,13 @@ pub struct Outcome {
 /// let outcome = Trainer::new(&cluster, options)
 ///     .evaluate(&unseen, Every::Epochs(1))
 ///     .callback(EarlyStopping::maximize("accuracy").patience(2).restore_best())
-///     .run(&mnist::train()?, &Optimizer::adam(1e-3), |model| {
-///         let images = model.input("images", DType::Float, &[None, Some(28), Some(28), Some(1)])?;
-///         let labels = model.input("labels", DType::Int64, &[None])?;
-///         let x = Flatten.apply(model, images)?;
-///         let logits = Dense::new(10).apply(model, x)?;
-///         let loss = losses::softmax_cross_entropy(model, logits, labels)?;
-///         let accuracy = metrics::accuracy(model, logits, labels)?;
-///         Ok(Net::new([images, labels], loss).metric("accuracy", accuracy))
+///     .run(&mnist::train()?, Adam::new(1e-3), |model| {
+///         let images = model.placeholder::<f32>("images", [None, Some(28), Some(28), Some(1)]);
+///         let labels = model.placeholder::<i64>("labels", [None]);
+///         let logits = Dense::new(10).apply(model, &Flatten.apply(model, &images));
+///         let loss = losses::softmax_cross_entropy(&logits, &labels);
+///         let accuracy = metrics::accuracy(&logits, &labels);
+///         Net::new((&images, &labels), &loss).metric("accuracy", accuracy)
 ///     })?;
 /// println!("{:?} is in {:?}", outcome.evaluations.last(), outcome.checkpoint);
 /// # Ok(())
@@ -323,9 +359,10 @@ impl<'a> Trainer<'a> {
     pub fn run(
         &self,
         samples: &dyn Samples,
-        optimizer: &Optimizer,
-        build: impl Fn(&mut Model) -> Result<Net>,
+        optimizer: impl Into<Optimizer>,
+        build: impl Fn(&Model) -> Net,
     ) -> Result<Outcome> {
+        let optimizer = optimizer.into();
         let options = &self.options;
         let count = self.cluster.workers().len();
         options.validate(count)?;
@@ -342,7 +379,7 @@ impl<'a> Trainer<'a> {
         let plan = Plan {
             cluster: self.cluster,
             options,
-            optimizer,
+            optimizer: &optimizer,
             shards: Shards::new(samples.count(), per_shard, options.seed)?,
             samples,
             callbacks: &self.callbacks,

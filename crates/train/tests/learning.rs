@@ -1,43 +1,15 @@
 //! Small nets that learn, and parts that must agree with each other.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use thalweg_graph::{NodeId, Output, Scope};
-use thalweg_runtime::{Session, SessionOptions};
-use thalweg_tensor::{Code, DType, Result, Shape, Tensor};
+use thalweg_api::{Output, feed};
+use thalweg_tensor::{Code, DType, Shape, Tensor};
 use thalweg_train::{
-    Accumulation, Attention, AveragePool, BatchNorm, Clip, Conv, Dense, Dropout, Embedding,
-    Flatten, Gru, Layer, LayerNorm, LossScale, Lstm, MaxPool, Model, MovingAverage, Optimizer,
-    Padding, Placement, Rate, Sequential, global_average_pool, losses, metrics,
+    Accumulation, Adam, AveragePool2d, BatchNorm, Bidirectional, Clip, Conv1d, Conv2d,
+    Conv2dTranspose, Dense, Dropout, Embedding, Flatten, GlobalAveragePool2d, GlobalMaxPool2d, Gru,
+    Initializer, Layer, LayerNorm, LossScale, Lstm, MaxPool2d, Model, Momentum, MovingAverage,
+    MultiHeadAttention, Optimizer, Padding, Placement, PositionEmbedding, Rate, Residual,
+    Sequential, Sgd, losses, metrics,
 };
-
-fn model() -> Model {
-    Model::new(Scope::new(thalweg_ops::op_registry(thalweg_ops::FAMILIES).unwrap()))
-}
-
-/// A session, and the names that a test runs.
-struct Run {
-    session: Session,
-}
-
-impl Run {
-    fn new(model: &Model) -> Run {
-        let init = model.init().unwrap();
-        let init = name(model, init);
-        let kernels = thalweg_ops::kernel_registry(thalweg_ops::FAMILIES);
-        let options = SessionOptions::default();
-        let session = Session::new(model.to_graph(), kernels, options).unwrap();
-        session.run(&[], &[], &[&init]).unwrap();
-        Run { session }
-    }
-
-    fn scalar(&self, feeds: &[(&str, Tensor)], fetch: &str) -> f32 {
-        self.session.run(feeds, &[fetch], &[]).unwrap()[0].scalar_value().unwrap()
-    }
-}
-
-fn name(model: &Model, node: NodeId) -> String {
-    model.with_graph(|graph| graph.node(node).name.to_string())
-}
 
 /// Trains a classifier of sequences: does the first number of a row come again?
 fn sequences(count: usize, length: usize) -> (Tensor, Tensor) {
@@ -58,181 +30,428 @@ fn sequences(count: usize, length: usize) -> (Tensor, Tensor) {
 }
 
 /// Loss before and after so many steps of a net over sequences of six words.
-fn learn(net: impl Fn(&mut Model, Output) -> Result<Output>, optimizer: &Optimizer) -> (f32, f32) {
-    let mut model = model().seed(3);
-    let x = model.input("x", DType::Int64, &[None, Some(6)]).unwrap();
-    let labels = model.input("labels", DType::Int64, &[None]).unwrap();
-    let logits = net(&mut model, x).unwrap();
-    let loss = losses::softmax_cross_entropy(&mut model, logits, labels).unwrap();
-    let step = optimizer.minimize(&mut model, loss).unwrap();
-    let used = net(&mut model.inference(), x).unwrap();
-    let used = losses::softmax_cross_entropy(&mut model, used, labels).unwrap();
-    let (step, used) = (name(&model, step), model.name_of(used));
-    let run = Run::new(&model);
+fn learn(net: &dyn Layer, optimizer: &Adam) -> (f32, f32) {
+    let model = Model::new().seed(3);
+    let x = model.placeholder::<i64>("x", [None, Some(6)]);
+    let labels = model.placeholder::<i64>("labels", [None]);
+    let train =
+        optimizer.minimize(&losses::softmax_cross_entropy(&net.build(&model, &x.any()), &labels));
+    let used = net.build(&model.inference(), &x.any());
+    let loss = losses::softmax_cross_entropy(&used, &labels);
+    let session = model.session().unwrap();
     let (rows, right) = sequences(64, 6);
-    let feeds = [("x:0", rows), ("labels:0", right)];
-    let before = run.scalar(&feeds, &used);
+    let feeds = feed! { x: rows, labels: right };
+    let before = session.run(&loss, &feeds, &[]).unwrap();
     for _ in 0..60 {
-        run.session.run(&feeds, &[], &[&step]).unwrap();
+        session.run((), &feeds, &[&train]).unwrap();
     }
-    (before, run.scalar(&feeds, &used))
+    (before, session.run(&loss, &feeds, &[]).unwrap())
 }
 
 #[test]
 fn nets_of_every_kind_learn() {
-    type Net = fn(&mut Model, Output) -> Result<Output>;
-    let nets: [(&str, Net); 4] = [
-        ("lstm", |model, x| {
-            let x = Embedding::new(6, 8).apply(model, x)?;
-            let x = Lstm::new(16).apply(model, x)?;
-            Dense::new(2).apply(model, x)
-        }),
-        ("gru", |model, x| {
-            let x = Embedding::new(6, 8).apply(model, x)?;
-            let x = Gru::new(16).sequence().apply(model, x)?;
-            let x = Gru::new(16).apply(model, x)?;
-            Dense::new(2).apply(model, x)
-        }),
-        ("transformer", |model, x| {
-            let x = Embedding::new(6, 16).apply(model, x)?;
-            let mixed = Attention::new(2).apply(model, x)?;
-            let x = model.add("AddV2", &[x, mixed])?;
-            let x = LayerNorm::new().apply(model, x)?;
-            let x = Attention::new(4).causal().apply(model, x)?;
-            let x = Flatten.apply(model, x)?;
-            let net = Sequential::new().then(Dense::new(32).relu()).then(Dropout::new(0.1));
-            let x = net.apply(model, x)?;
-            Dense::new(2).apply(model, x)
-        }),
-        ("convolution", |model, x| {
-            let x = Embedding::new(6, 8).shards(3).apply(model, x)?;
-            let shape = model.ints(&[-1, 2, 3, 8])?;
-            let x = model.add("Reshape", &[x, shape])?;
-            let x = Conv::new(16, [2, 2]).without_bias().apply(model, x)?;
-            let x = BatchNorm::new().momentum(0.5).apply(model, x)?;
-            let x = model.add("Relu", &[x])?;
-            let x = MaxPool::new(2).stride(1).padding(Padding::Same).apply(model, x)?;
-            let x = AveragePool::new(1).apply(model, x)?;
-            let x = global_average_pool(model, x)?;
-            Dense::new(2).l2(1e-4).apply(model, x)
-        }),
+    let nets: [(&str, Sequential); 6] = [
+        (
+            "lstm",
+            Sequential::new().then(Embedding::new(6, 8)).then(Lstm::new(16)).then(Dense::new(2)),
+        ),
+        (
+            "gru",
+            Sequential::new()
+                .then(Embedding::new(6, 8))
+                .then(Gru::new(16).return_sequences())
+                .then(Gru::new(16))
+                .then(Dense::new(2)),
+        ),
+        (
+            "bidirectional",
+            Sequential::new()
+                .then(Embedding::new(6, 8))
+                .then(Bidirectional(Lstm::new(8).return_sequences()))
+                .then(Bidirectional(Gru::new(8)))
+                .then(Dense::new(2)),
+        ),
+        (
+            "transformer",
+            Sequential::new()
+                .then(Embedding::new(6, 16))
+                .then(Residual(MultiHeadAttention::new(2)))
+                .then(LayerNorm::new())
+                .then(MultiHeadAttention::new(4).causal())
+                .then(Flatten)
+                .then(Dense::new(32).relu())
+                .then(Dropout::new(0.1))
+                .then(Dense::new(2)),
+        ),
+        (
+            "convolution",
+            Sequential::new()
+                .then(Embedding::new(6, 8).shards(3))
+                .then(|_: &Model, x: &Output<f32>| x.reshape([-1, 2, 3, 8]))
+                .then(Conv2d::new(16, [2, 2]).without_bias())
+                .then(BatchNorm::new().momentum(0.5))
+                .then(|_: &Model, x: &Output<f32>| x.relu())
+                .then(MaxPool2d::new(2).stride(1).padding(Padding::Same))
+                .then(AveragePool2d::new(1))
+                .then(Conv2dTranspose::new(8, [2, 2]).stride(2).relu())
+                .then(GlobalAveragePool2d)
+                .then(Dense::new(2).l2(1e-4)),
+        ),
+        (
+            "1-D convolution",
+            Sequential::new()
+                .then(Embedding::new(6, 8))
+                .then(Conv1d::new(24, 4).relu())
+                .then(Flatten)
+                .then(Dense::new(2)),
+        ),
     ];
     for (name, net) in nets {
-        let (before, after) = learn(net, &Optimizer::adam(0.02).clip(Clip::GlobalNorm(5.0)));
+        let (before, after) = learn(&net, &Adam::new(0.02).clip(Clip::GlobalNorm(5.0)));
         assert!(after < before * 0.75, "{name}: the loss went from {before} to {after}");
+    }
+}
+
+/// What a layer makes of this, with these values of its parameters.
+fn applied(layer: &dyn Layer, x: &Tensor, weights: &[(&str, Vec<f32>)]) -> Tensor {
+    let model = Model::new();
+    let input = model.constant::<f32>(x.clone());
+    let y = layer.build(&model, &input.any());
+    let session = model.session().unwrap();
+    for (name, values) in weights {
+        let info = model.find_variable(name).unwrap();
+        let value = Tensor::from_slice(info.shape.clone(), values).unwrap();
+        let set = model.existing_variable::<f32>(Some(info)).assign(value);
+        session.run((), (), &[&set]).unwrap();
+    }
+    session.run(&y, (), &[]).unwrap()
+}
+
+fn tensor(dims: &[usize], values: &[f32]) -> Tensor {
+    Tensor::from_slice(Shape::new(dims).unwrap(), values).unwrap()
+}
+
+#[test]
+fn convolutions_follow_their_formulas() {
+    // A kernel of two time steps, one channel in, one filter: y[t] = 2 x[t] - x[t + 1] + 0.5.
+    let x = tensor(&[1, 4, 1], &[1.0, 2.0, 4.0, 8.0]);
+    let weights = [("conv1d/kernel", vec![2.0, -1.0]), ("conv1d/bias", vec![0.5])];
+    let y = applied(&Conv1d::new(1, 2).padding(Padding::Valid), &x, &weights);
+    assert_eq!(
+        (y.shape().dims(), y.as_slice::<f32>().unwrap()),
+        (&[1, 3, 1][..], &[0.5, 0.5, 0.5][..])
+    );
+    // Zeros follow the sequence.
+    let y = applied(&Conv1d::new(1, 2).without_bias(), &x, &weights[..1]);
+    assert_eq!(y.as_slice::<f32>().unwrap(), [0.0, 0.0, 0.0, 16.0]);
+
+    // Each element is spread over a window, which do not overlap at stride 2.
+    let x = tensor(&[1, 1, 2, 1], &[1.0, 10.0]);
+    let weights = [("conv2d_transpose/kernel", vec![1.0, 2.0, 3.0, 4.0])];
+    let layer = Conv2dTranspose::new(1, [2, 2]).stride(2).without_bias();
+    let y = applied(&layer, &x, &weights);
+    assert_eq!(y.shape().dims(), [1, 2, 4, 1]);
+    assert_eq!(y.as_slice::<f32>().unwrap(), [1.0, 2.0, 10.0, 20.0, 3.0, 4.0, 30.0, 40.0]);
+    // Windows that overlap add up; without padding there is more of it.
+    let layer = Conv2dTranspose::new(1, [2, 2]).padding(Padding::Valid).without_bias();
+    let y = applied(&layer, &x, &weights);
+    assert_eq!(y.shape().dims(), [1, 2, 3, 1]);
+    assert_eq!(y.as_slice::<f32>().unwrap(), [1.0, 12.0, 20.0, 3.0, 34.0, 40.0]);
+
+    let images = tensor(&[1, 2, 2, 2], &[1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 6.0, -4.0]);
+    let mean = applied(&GlobalAveragePool2d, &images, &[]);
+    assert_eq!(mean.as_slice::<f32>().unwrap(), [3.0, -2.5]);
+    let max = applied(&GlobalMaxPool2d, &images, &[]);
+    assert_eq!(max.as_slice::<f32>().unwrap(), [6.0, -1.0]);
+}
+
+/// Attention of two heads over three time steps against a plain computation.
+#[test]
+fn attention_follows_its_formula() {
+    let value = |i: usize, seed: f32| (i as f32 * 0.61 + seed).sin();
+    let x: Vec<f32> = (0..12).map(|i| value(i, 0.3)).collect();
+    let names = ["", "_1", "_2", "_3"].map(|n| format!("attention/dense{n}/kernel"));
+    let kernels: Vec<Vec<f32>> =
+        (0..4).map(|n| (0..16).map(|i| value(i, n as f32)).collect()).collect();
+    let weights: Vec<(&str, Vec<f32>)> =
+        names.iter().map(String::as_str).zip(kernels.iter().cloned()).collect();
+    let times = |rows: &[f32], kernel: &[f32]| -> Vec<f32> {
+        let cell = |t: usize, j: usize| (0..4).map(|k| rows[4 * t + k] * kernel[4 * k + j]).sum();
+        (0..12).map(|i| cell(i / 4, i % 4)).collect()
+    };
+    let [query, key, given] = [0, 1, 2].map(|n| times(&x, &kernels[n]));
+    for is_causal in [false, true] {
+        let mut mixed = vec![0f32; 12];
+        for (head, t) in (0..2).flat_map(|head| (0..3).map(move |t| (head, t))) {
+            let seen = if is_causal { t + 1 } else { 3 };
+            let at = |of: &[f32], t: usize, k: usize| of[4 * t + 2 * head + k];
+            let score = |u: usize| {
+                let dot: f32 = (0..2).map(|k| at(&query, t, k) * at(&key, u, k)).sum();
+                (dot / 2f32.sqrt()).exp()
+            };
+            let all: f32 = (0..seen).map(score).sum();
+            for k in 0..2 {
+                let sum: f32 = (0..seen).map(|u| score(u) / all * at(&given, u, k)).sum();
+                mixed[4 * t + 2 * head + k] = sum;
+            }
+        }
+        let wanted = times(&mixed, &kernels[3]);
+        let layer = MultiHeadAttention::new(2);
+        let layer = if is_causal { layer.causal() } else { layer };
+        let got = applied(&layer, &tensor(&[1, 3, 4], &x), &weights);
+        for (got, wanted) in got.as_slice::<f32>().unwrap().iter().zip(&wanted) {
+            assert!((got - wanted).abs() < 1e-5, "causal {is_causal}: {got} is not {wanted}");
+        }
+    }
+}
+
+/// The backward layer of a bidirectional one sees the sequence from its end.
+#[test]
+fn a_bidirectional_layer_is_two_layers() {
+    let x: Vec<f32> = (0..6).map(|i| (i as f32).sin()).collect();
+    let back: Vec<f32> = x.chunks(2).rev().flatten().copied().collect();
+    let weights = |prefix: &str, seed: usize| {
+        let values = |count: usize| (0..count).map(|i| ((i + seed) as f32 * 0.7).cos()).collect();
+        let names = ["lstm/kernel", "lstm/recurrent_kernel", "lstm/bias"];
+        let sizes = [2 * 12, 3 * 12, 12];
+        let named = names.map(|name| format!("{prefix}{name}"));
+        named.into_iter().zip(sizes.map(values)).collect::<Vec<(String, Vec<f32>)>>()
+    };
+    let run = |layer: &dyn Layer, x: &[f32], weights: &[(String, Vec<f32>)]| {
+        let weights: Vec<(&str, Vec<f32>)> =
+            weights.iter().map(|(name, values)| (name.as_str(), values.clone())).collect();
+        applied(layer, &tensor(&[1, 3, 2], x), &weights).as_slice::<f32>().unwrap().to_vec()
+    };
+    let lstm = || Lstm::new(3).return_sequences();
+    let forward = run(&lstm(), &x, &weights("", 1));
+    let backward = run(&lstm(), &back, &weights("", 9));
+    let of_both = [weights("bidirectional/forward/", 1), weights("bidirectional/backward/", 9)];
+    let both = run(&Bidirectional(lstm()), &x, &of_both.concat());
+    let wanted: Vec<f32> = (0..3)
+        .flat_map(|t| {
+            [&forward[3 * t..3 * t + 3], &backward[3 * (2 - t)..3 * (2 - t) + 3]].concat()
+        })
+        .collect();
+    assert_eq!(both, wanted);
+}
+
+#[test]
+fn mixed_precision_is_close_to_full_precision() {
+    let run = |dtype: Option<DType>| -> (Vec<f32>, Vec<f32>) {
+        let model = Model::new().seed(4);
+        let view = dtype.map_or_else(|| model.on(""), |dtype| model.mixed_precision(dtype));
+        let x = model.placeholder::<f32>("x", [None, Some(4), Some(4), Some(2)]);
+        let net =
+            Sequential::new().then(Conv2d::new(3, [3, 3]).relu()).then(Flatten).then(Dense::new(2));
+        let y = net.apply(&view, &x);
+        let loss = y.square().mean();
+        let train = Sgd::new(0.5).loss_scale(LossScale::Static(128.0)).minimize(&loss);
+        let session = model.session().unwrap();
+        let values: Vec<f32> = (0..64).map(|i| (i as f32 * 0.37).sin()).collect();
+        let values = tensor(&[2, 4, 4, 2], &values);
+        let before: Tensor = session.run(&y, feed! { x: values.clone() }, &[]).unwrap();
+        for _ in 0..3 {
+            session.run((), feed! { x: values.clone() }, &[&train]).unwrap();
+        }
+        let after: Tensor = session.run(&y, feed! { x: values }, &[]).unwrap();
+        (before.as_slice().unwrap().to_vec(), after.as_slice().unwrap().to_vec())
+    };
+    let full = run(None);
+    for (dtype, tolerance) in [(DType::Half, 5e-3), (DType::BFloat16, 5e-2)] {
+        let mixed = run(Some(dtype));
+        let far =
+            |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let gaps = [far(&full.0, &mixed.0), far(&full.1, &mixed.1)];
+        // Not the same bits: it was computed in 16 of them.
+        assert!(gaps[0] > 0.0 && gaps.iter().all(|gap| *gap < tolerance), "{dtype:?}: {gaps:?}");
     }
 }
 
 #[test]
 fn a_table_in_parts_gives_the_rows_of_a_whole_one() {
-    let ids = Tensor::from_slice(Shape::new(&[2, 3]).unwrap(), &[4i64, 0, 3, 3, 1, 2]).unwrap();
-    let mut model = model();
-    let x = model.input("ids", DType::Int64, &[None, None]).unwrap();
+    let model = Model::new();
+    let x = model.placeholder::<i64>("ids", [None, None]);
     let layer = Embedding::new(5, 2).shards(2);
-    let found = layer.apply(&mut model, x).unwrap();
-    let tables = layer.tables(&model.inference().layer("embedding")).unwrap();
+    let found = layer.apply(&model, &x);
+    let table = layer.table(&model.inference());
+    let session = model.session().unwrap();
     // Row i of the whole table is [i, i]: part 0 has rows 0, 2, 4, part 1 rows 1 and 3.
-    let sets: Vec<String> = [vec![0.0f32, 0.0, 2.0, 2.0, 4.0, 4.0], vec![1.0, 1.0, 3.0, 3.0]]
-        .into_iter()
-        .zip(&tables)
-        .map(|(rows, table)| {
-            let rows = Tensor::from_slice(table.shape.clone(), &rows).unwrap();
-            let rows = model.constant(&rows).unwrap();
-            let set = model.op("AssignVariableOp").inputs(&[table.handle, rows]).build_node();
-            name(&model, set.unwrap())
-        })
-        .collect();
-    let found = model.name_of(found);
-    let run = Run::new(&model);
-    run.session.run(&[], &[], &[&sets[0], &sets[1]]).unwrap();
-    let got = run.session.run(&[("ids:0", ids)], &[&found], &[]).unwrap();
-    assert_eq!(got[0].shape().dims(), [2, 3, 2]);
-    let wanted = [4.0f32, 4.0, 0.0, 0.0, 3.0, 3.0, 3.0, 3.0, 1.0, 1.0, 2.0, 2.0];
-    assert_eq!(got[0].as_slice::<f32>().unwrap(), wanted);
+    let rows = [vec![[0.0f32; 2], [2.0; 2], [4.0; 2]], vec![[1.0; 2], [3.0; 2]]];
+    for (rows, part) in rows.into_iter().zip(table.variables()) {
+        let set = model.existing_variable::<f32>(Some(part.clone())).assign(rows);
+        session.run((), (), &[&set]).unwrap();
+    }
+    let ids = [[4i64, 0, 3], [3, 1, 2]];
+    let got: Vec<[[f32; 2]; 3]> = session.run(&found, feed! { x: ids }, &[]).unwrap();
+    assert_eq!(got, ids.map(|row| row.map(|id| [id as f32; 2])));
 }
 
 #[test]
 fn sampled_losses_go_down() {
-    type Loss = fn(&mut Model, Output, Output) -> Result<Output>;
-    fn tables(model: &mut Model) -> Result<[Vec<thalweg_train::Variable>; 2]> {
-        let weights = Embedding::new(50, 8).shards(2).tables(&model.layer("classes"))?;
-        let biases = Embedding::new(50, 1).shards(2).tables(&model.layer("biases"))?;
-        Ok([weights, biases])
-    }
-    const SAMPLED: losses::Sampled = losses::Sampled { count: 10, classes: 50, removes_hits: true };
-    let losses: [(&str, Loss); 2] = [
-        ("softmax", |model, x, labels| {
-            let [weights, biases] = tables(model)?;
-            losses::sampled_softmax(model, &weights, &biases, x, labels, SAMPLED)
-        }),
-        ("nce", |model, x, labels| {
-            let [weights, biases] = tables(model)?;
-            losses::nce(model, &weights, &biases, x, labels, SAMPLED)
-        }),
-    ];
-    for (kind, build) in losses {
-        let mut model = model();
-        let words = model.input("words", DType::Int64, &[None]).unwrap();
-        let x = Embedding::new(50, 8).apply(&mut model, words).unwrap();
-        let loss = build(&mut model, x, words).unwrap();
-        let step = Optimizer::adam(0.1).minimize(&mut model, loss).unwrap();
-        let (step, loss) = (name(&model, step), model.name_of(loss));
-        let run = Run::new(&model);
-        let words = Tensor::vector(&(0..50).collect::<Vec<i64>>()).unwrap();
-        let feeds = [("words:0", words)];
-        let before = run.scalar(&feeds, &loss);
+    for kind in ["softmax", "nce"] {
+        let model = Model::new();
+        let words = model.placeholder::<i64>("words", [None]);
+        let x = Embedding::new(50, 8).apply(&model, &words);
+        let weights = Embedding::new(50, 8).shards(2).table(&model.layer("classes"));
+        let biases = Embedding::new(50, 1).shards(2).table(&model.layer("biases"));
+        let sampled = losses::Sampled { count: 10, classes: 50, removes_hits: true };
+        let loss = match kind {
+            "softmax" => losses::sampled_softmax::<i64>,
+            _ => losses::nce,
+        };
+        let loss = loss(&model, (&weights, &biases), (&x, &words), sampled);
+        let train = Adam::new(0.1).minimize(&loss);
+        let session = model.session().unwrap();
+        let feeds = feed! { words: (0..50).collect::<Vec<i64>>() };
+        let before: f32 = session.run(&loss, &feeds, &[]).unwrap();
         for _ in 0..60 {
-            run.session.run(&feeds, &[], &[&step]).unwrap();
+            session.run((), &feeds, &[&train]).unwrap();
         }
-        let after = run.scalar(&feeds, &loss);
+        let after: f32 = session.run(&loss, &feeds, &[]).unwrap();
         assert!(after < before * 0.5, "{kind}: the loss went from {before} to {after}");
     }
 }
 
 #[test]
+fn positions_are_added() {
+    let rows = tensor(&[2, 2, 2], &[0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
+    let weights = [("positions/embeddings", vec![0.5, 0.25, -0.5, -0.25])];
+    let y = applied(&PositionEmbedding, &rows, &weights);
+    assert_eq!(y.as_slice::<f32>().unwrap(), [0.5, 0.25, 0.5, 0.75, 2.5, 2.25, 2.5, 2.75]);
+}
+
+#[test]
+fn losses_follow_their_formulas() {
+    let (a, b) = ([0.5f32, -2.0, 3.0, 0.25], [1.0f32, 1.0, -1.0, 0.5]);
+    let mean = |formula: &dyn Fn(f64, f64) -> f64| {
+        let each = a.iter().zip(&b).map(|(a, b)| formula(f64::from(*a), f64::from(*b)));
+        each.sum::<f64>() / 4.0
+    };
+    type Loss = fn(&Output<f32>, &Output<f32>) -> Output<f32>;
+    let cases: [(&str, Loss, f64); 8] = [
+        ("squared", losses::mean_squared_error, mean(&|a, b| (a - b) * (a - b))),
+        ("absolute", losses::mean_absolute_error, mean(&|a, b| (a - b).abs())),
+        ("hinge", losses::hinge, mean(&|a, b| (1.0 - a * b).max(0.0))),
+        ("squared hinge", losses::squared_hinge, mean(&|a, b| (1.0 - a * b).max(0.0).powi(2))),
+        ("log-cosh", losses::log_cosh, mean(&|a, b| (a - b).cosh().ln())),
+        (
+            "huber",
+            |a, b| losses::huber(a, b, 1.5),
+            mean(&|a, b| match (a - b).abs() {
+                gap if gap <= 1.5 => 0.5 * gap * gap,
+                gap => 1.5 * (gap - 0.75),
+            }),
+        ),
+        (
+            "sigmoid",
+            losses::sigmoid_cross_entropy,
+            mean(&|a, b| {
+                let p = 1.0 / (1.0 + (-a).exp());
+                -b * p.ln() - (1.0 - b) * (1.0 - p).ln()
+            }),
+        ),
+        ("l2", |a, _| losses::l2(a, 0.5), 0.5 * a.iter().map(|a| f64::from(a * a)).sum::<f64>()),
+    ];
+    for (name, loss, wanted) in cases {
+        let model = Model::new();
+        let loss = loss(&model.constant(a), &model.constant(b));
+        let got: f32 = model.session().unwrap().run(&loss, (), &[]).unwrap();
+        assert!((f64::from(got) - wanted).abs() < 1e-5, "{name}: {got} is not {wanted}");
+    }
+}
+
+#[test]
+fn losses_of_distributions_follow_their_formulas() {
+    let (given, wanted) =
+        ([[0.5f32, 0.25, 0.25], [0.1, 0.2, 0.7]], [[0.25f32, 0.5, 0.25], [0.0, 0.5, 0.5]]);
+    let pairs = || given.iter().flatten().zip(wanted.iter().flatten());
+    let divergence = pairs().filter(|(_, p)| **p > 0.0).map(|(q, p)| p * (p / q).ln());
+    let poisson = pairs().map(|(q, p)| q - p * q.ln()).sum::<f32>() / 6.0;
+    let dot = |a: &[f32; 3], b: &[f32; 3]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+    let cosine = |i: usize| {
+        dot(&given[i], &wanted[i])
+            / (dot(&given[i], &given[i]) * dot(&wanted[i], &wanted[i])).sqrt()
+    };
+    // The given numbers as logits.
+    let log_sum = |i: usize| given[i].iter().map(|x| x.exp()).sum::<f32>().ln();
+    let cross = (0..2).map(|i| log_sum(i) - dot(&given[i], &wanted[i])).sum::<f32>() / 2.0;
+    let sparse = (log_sum(0) - given[0][2] + log_sum(1) - given[1][0]) / 2.0;
+
+    let model = Model::new();
+    let (q, p) = (model.constant(given), model.constant(wanted));
+    let all = [
+        losses::kl_divergence(&q, &p),
+        losses::poisson(&q, &p),
+        losses::cosine_distance(&q, &p),
+        losses::softmax_cross_entropy(&q, &p),
+        losses::softmax_cross_entropy(&q, &model.constant([2i32, 0])),
+        losses::softmax_cross_entropy(&q.reshape([1, 2, 3]), &model.constant([[2i64, 0]])),
+    ];
+    let got: Vec<f32> = model.session().unwrap().run(&all[..], (), &[]).unwrap();
+    let wanted = [
+        divergence.sum::<f32>() / 2.0,
+        poisson,
+        1.0 - (cosine(0) + cosine(1)) / 2.0,
+        cross,
+        sparse,
+        sparse,
+    ];
+    for (got, wanted) in got.iter().zip(wanted) {
+        assert!((got - wanted).abs() < 1e-5, "{got} is not {wanted}");
+    }
+}
+
+#[test]
 fn averages_metrics_and_limits() {
-    let mut model = model();
-    let x = model.input("x", DType::Float, &[None]).unwrap();
-    let weight = model.variable("weight", &[], &thalweg_train::Initializer::Ones).unwrap();
-    let value = weight.read(&mut model).unwrap();
-    let product = model.add("Mul", &[x, value]).unwrap();
-    let loss = losses::sum(&mut model, product).unwrap();
-    // The gradient is the sum of x: 30, cut to 2.
-    let optimizer = Optimizer::sgd(Rate::Warmup { steps: 1.0, then: Box::new(0.5.into()) });
-    let step = optimizer.clip(Clip::Norm(2.0)).minimize(&mut model, loss).unwrap();
+    let model = Model::new();
+    let x = model.placeholder::<f32>("x", [None]);
+    let weight = model.parameter("weight", &[], &Initializer::Ones);
+    let loss = (&x * &weight).sum();
+    // The gradient is the sum of x: 30, cut to 2. Step 0 of a warm-up has rate 0.
+    let train = Sgd::new(Rate::from(0.5).warmup(1.0)).clip(Clip::Norm(2.0)).minimize(&loss);
     let average = MovingAverage::new(0.5);
-    let follow = average.update(&mut model, std::slice::from_ref(&weight), &[step]).unwrap();
-    let kept = average.of(&model, &weight).unwrap().read(&mut model).unwrap();
-    let mean = metrics::StreamingMean::new(&mut model, "mean", x).unwrap();
-    let names = [name(&model, follow), name(&model, mean.update), name(&model, mean.reset)];
-    let [follow, update, reset] = names;
-    let (value, kept, mean) =
-        (model.name_of(value), model.name_of(kept), model.name_of(mean.value));
-    let run = Run::new(&model);
-    let feeds = [("x:0", Tensor::vector(&[10.0f32, 20.0]).unwrap())];
-    run.session.run(&feeds, &[], &[&follow]).unwrap();
-    // Step 0 of a warm-up has rate 0.
-    assert_eq!(run.scalar(&[], &value), 1.0);
-    run.session.run(&feeds, &[], &[&follow]).unwrap();
-    assert_eq!(run.scalar(&[], &value), 0.0);
-    assert_eq!(run.scalar(&[], &kept), 0.5);
-    assert_eq!(run.scalar(&[], &mean), 0.0);
-    run.session.run(&feeds, &[], &[&update]).unwrap();
-    let more = [("x:0", Tensor::vector(&[60.0f32]).unwrap())];
-    run.session.run(&more, &[], &[&update]).unwrap();
-    assert_eq!(run.scalar(&[], &mean), 30.0);
-    run.session.run(&[], &[], &[&reset]).unwrap();
-    assert_eq!(run.scalar(&[], &mean), 0.0);
+    let follow = average.follow(&model, &model.trainable(), &train);
+    let kept = model.value_of::<f32>("weight/ExponentialMovingAverage");
+    let mean = metrics::StreamingMean::new(&model, "mean", &x);
+    let session = model.session().unwrap();
+    let numbers = || -> [f32; 3] { session.run([&weight, &kept, &mean.value], (), &[]).unwrap() };
+    let feeds = feed! { x: [10.0, 20.0] };
+    session.run((), &feeds, &[&follow]).unwrap();
+    assert_eq!(numbers(), [1.0, 1.0, 0.0]);
+    session.run((), &feeds, &[&follow]).unwrap();
+    assert_eq!(numbers(), [0.0, 0.5, 0.0]);
+    session.run((), &feeds, &[&mean.update]).unwrap();
+    session.run((), feed! { x: [60.0] }, &[&mean.update]).unwrap();
+    assert_eq!(numbers(), [0.0, 0.5, 30.0]);
+    session.run((), (), &[&mean.reset]).unwrap();
+    assert_eq!(numbers(), [0.0, 0.5, 0.0]);
+}
+
+#[test]
+fn metrics_of_classes() {
+    let model = Model::new();
+    let logits =
+        model.constant([[0.1f32, 0.7, 0.2], [0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]);
+    let labels = model.constant([1i64, 1, 0, 0]);
+    let all = [
+        metrics::accuracy(&logits, &labels),
+        metrics::top_k_accuracy(&logits, &labels, 2),
+        metrics::accuracy(&logits.reshape([2, 2, 3]), &labels.reshape([2, 2])),
+    ];
+    let session = model.session().unwrap();
+    assert_eq!(session.run::<_, Vec<f32>>(&all[..], (), &[]).unwrap(), [0.5, 0.75, 0.5]);
+    let each: Vec<f32> = session.run(&metrics::correct(&logits, &labels), (), &[]).unwrap();
+    assert_eq!(each, [1.0, 0.0, 0.0, 1.0]);
 }
 
 #[test]
 fn variables_are_placed_and_their_slots_beside_them() {
-    let mut model = model().place(Placement::RoundRobin { job: "ps".into(), tasks: 2 });
-    let x = model.input("x", DType::Float, &[None, Some(3)]).unwrap();
-    let y = Dense::new(1).apply(&mut model, x).unwrap();
-    let loss = losses::mean(&mut model, y).unwrap();
-    Optimizer::momentum(0.1, 0.9).minimize(&mut model, loss).unwrap();
-    let device = |name: &str| model.find(name).unwrap().device;
+    let model = Model::new().place(Placement::RoundRobin { job: "ps".into(), tasks: 2 });
+    let x = model.placeholder::<f32>("x", [None, Some(3)]);
+    let loss = Dense::new(1).apply(&model, &x).mean();
+    let _ = Momentum::new(0.1).minimize(&loss);
+    model.check().unwrap();
+    let device = |name: &str| model.find_variable(name).unwrap().device;
     assert_eq!(device("dense/kernel"), "/job:ps/task:0");
     assert_eq!(device("dense/bias"), "/job:ps/task:1");
     assert_eq!(device("dense/bias/Momentum"), "/job:ps/task:1");
@@ -240,30 +459,46 @@ fn variables_are_placed_and_their_slots_beside_them() {
 }
 
 #[test]
-fn mistakes_are_named() {
-    let mut model = model();
-    let x = model.input("x", DType::Float, &[None, None]).unwrap();
-    let error = Dense::new(1).apply(&mut model, x).unwrap_err();
-    assert_eq!(error.code(), Code::InvalidArgument);
-    assert!(error.message().contains("last dimension of 'x:0'"), "{error}");
-    let error = Dropout::new(1.0).apply(&mut model, x).unwrap_err();
-    assert!(error.message().contains("dropout rate"), "{error}");
-    model.variable("v", &[2], &thalweg_train::Initializer::Zeros).unwrap();
-    let error = model.variable("v", &[3], &thalweg_train::Initializer::Zeros).unwrap_err();
-    assert!(error.message().contains("variable 'v'"), "{error}");
-    let free = model.float(1.0).unwrap();
-    let error = Optimizer::sgd(0.1).minimize(&mut model, free).unwrap_err();
-    assert!(error.message().contains("depends on no trainable variable"), "{error}");
+fn mistakes_name_the_line_that_made_them() {
+    let model = Model::new();
+    let x = model.placeholder::<f32>("x", [None, None]);
+    let known = model.placeholder::<f32>("known", [None, Some(3)]);
+    let line = line!() + 1;
+    let unknown = Dense::new(1).apply(&model, &x);
+    let _ = Dropout::new(1.0).apply(&model, &x);
+    let _ = Sequential::new().then(Flatten).then(MultiHeadAttention::new(2)).apply(&model, &known);
+    let _ = losses::mean_squared_error(&known, &model.constant([1.0f32, 2.0]));
+    let _ = BatchNorm::new().apply(&model, &known.reshape([-1, 1, 3]));
+    let _ = Dense::new(1).apply(&model, &model.placeholder::<i64>("ids", [None, Some(3)]));
+    let _ = Adam::new(0.1).minimize(&model.constant(1.0f32));
+    // What needs a layer that could not be added causes no further mistake.
+    let _ = losses::mean_squared_error(&Dense::new(2).apply(&model, &unknown), &known);
+    let wanted = [
+        "the last dimension of 'x:0' is not known",
+        "the dropout rate must be in [0, 1), got 1",
+        "3 features are not divisible by 2 attention heads",
+        "[?,3]",
+        "batch normalization needs an input of rank 2 or 4, got shape [?,1,3]",
+        "'ids:0' holds int64, where float was expected",
+        "depends on no trainable variable",
+    ];
+    let mistakes = model.mistakes();
+    assert_eq!(mistakes.len(), wanted.len(), "{mistakes:#?}");
+    for (i, (mistake, wanted)) in mistakes.iter().zip(wanted).enumerate() {
+        let text = mistake.to_string();
+        let at = format!("{}:{}: ", file!(), line + i as u32);
+        assert!(text.starts_with(&at) && text.contains(wanted), "{text}\n{at}{wanted}");
+    }
+    assert_eq!(model.session().err().unwrap().code(), Code::InvalidArgument);
 }
 
 /// What a schedule gives at these steps.
 fn rates(rate: &Rate, steps: &[i64]) -> Vec<f32> {
-    let mut model = model();
-    let step = model.input("step", DType::Int64, &[]).unwrap();
-    let value = rate.build(&mut model, step).unwrap();
-    let value = model.name_of(value);
-    let run = Run::new(&model);
-    steps.iter().map(|step| run.scalar(&[("step:0", Tensor::scalar(*step))], &value)).collect()
+    let model = Model::new();
+    let step = model.placeholder::<i64>("step", []);
+    let value = rate.at(&model, &step);
+    let session = model.session().unwrap();
+    steps.iter().map(|at| session.run(&value, feed! { step: *at }, &[]).unwrap()).collect()
 }
 
 #[test]
@@ -308,32 +543,22 @@ fn schedules_follow_their_formulas() {
 }
 
 /// `loss = mean(exp(w x))`, whose gradient is not finite for great `x`; after each step, with one
-/// `x` each, the variables' values.
+/// `x` each, the weight, the number of updates and the loss scale.
 fn scaled_steps(scale: LossScale, xs: &[f32]) -> Vec<(f32, i64, f32)> {
-    let mut model = model();
-    let x = model.input("x", DType::Float, &[None]).unwrap();
-    let weight = model.variable("weight", &[], &thalweg_train::Initializer::Ones).unwrap();
-    let value = weight.read(&mut model).unwrap();
-    let product = model.add("Mul", &[x, value]).unwrap();
-    let each = model.add("Exp", &[product]).unwrap();
-    let loss = losses::mean(&mut model, each).unwrap();
-    let step = Optimizer::momentum(0.1, 0.5).loss_scale(scale).minimize(&mut model, loss).unwrap();
-    let step = name(&model, step);
-    let reads = ["weight", "global_step", "loss_scale"].map(|variable| {
-        let variable = model.find(variable)?;
-        let value = variable.read(&mut model.top()).unwrap();
-        Some(model.name_of(value))
-    });
-    let run = Run::new(&model);
-    let steps = xs.iter().map(|x| {
-        let feeds = [("x:0", Tensor::vector(&[*x]).unwrap())];
-        run.session.run(&feeds, &[], &[&step]).unwrap();
-        let read = |i: usize| {
-            let read = reads[i].as_ref()?;
-            Some(run.session.run(&[], &[read], &[]).unwrap().remove(0))
-        };
-        let scale = read(2).map_or(0.0, |scale| scale.scalar_value().unwrap());
-        (read(0).unwrap().scalar_value().unwrap(), read(1).unwrap().scalar_value().unwrap(), scale)
+    let model = Model::new();
+    let x = model.placeholder::<f32>("x", [None]);
+    let weight = model.parameter("weight", &[], &Initializer::Ones);
+    let loss = (&x * &weight).exp().mean();
+    let train = Momentum::new(0.1).coefficient(0.5).loss_scale(scale).minimize(&loss);
+    let factor = match scale {
+        LossScale::Static(_) => model.constant(0.0f32),
+        LossScale::Dynamic { .. } => model.value_of("loss_scale"),
+    };
+    let updates = model.global_step();
+    let session = model.session().unwrap();
+    let steps = xs.iter().map(|value| {
+        session.run((), feed! { x: [*value] }, &[&train]).unwrap();
+        session.run((&weight, &updates, &factor), (), &[]).unwrap()
     });
     steps.collect()
 }
@@ -368,49 +593,42 @@ fn updates_with_gradients_that_are_not_finite_are_skipped() {
 
 #[test]
 fn accumulated_gradients_are_those_of_the_batch() {
-    let x: Vec<f32> = (0..7).map(|i| 0.3 * i as f32 - 1.0).collect();
-    let y: Vec<f32> = x.iter().map(|x| 2.0 * x + 1.0).collect();
+    let x: Vec<[f32; 1]> = (0..7).map(|i| [0.3 * i as f32 - 1.0]).collect();
+    let y: Vec<[f32; 1]> = x.iter().map(|[x]| [2.0 * x + 1.0]).collect();
     let trained = |parts: Option<[usize; 3]>| -> Vec<f32> {
-        let mut model = model();
-        let input = model.input("x", DType::Float, &[None, Some(1)]).unwrap();
-        let labels = model.input("y", DType::Float, &[None, Some(1)]).unwrap();
-        let line = Dense::new(1).apply(&mut model, input).unwrap();
-        let loss = losses::mean_squared_error(&mut model, line, labels).unwrap();
-        let optimizer = Optimizer::adam(0.1);
-        let gradients = optimizer.gradients(&mut model, loss).unwrap();
-        let accumulation = Accumulation::new(&mut model, &gradients).unwrap();
-        let whole = optimizer.apply(&mut model, &gradients).unwrap();
-        let summed = optimizer.apply(&mut model, &accumulation.gradients).unwrap();
-        let kernel = model.find("dense/kernel").unwrap().read(&mut model).unwrap();
-        let [whole, summed, first, add] =
-            [whole, summed, accumulation.first, accumulation.add].map(|node| name(&model, node));
-        let (kernel, weight) = (model.name_of(kernel), model.name_of(accumulation.weight));
-        let run = Run::new(&model);
-        let column = |values: &[f32]| {
-            Tensor::from_slice(Shape::new(&[values.len(), 1]).unwrap(), values).unwrap()
-        };
-        let at = |range: std::ops::Range<usize>, target: &str| {
+        let model = Model::new();
+        let input = model.placeholder::<f32>("x", [None, Some(1)]);
+        let labels = model.placeholder::<f32>("y", [None, Some(1)]);
+        let line = Dense::new(1).apply(&model, &input);
+        let loss = losses::mean_squared_error(&line, &labels).endpoint().unwrap();
+        let (mut scope, optimizer) = (model.as_scope(), Optimizer::adam(0.1));
+        let gradients = optimizer.gradients(&mut scope, loss).unwrap();
+        let accumulation = Accumulation::new(&mut scope, &gradients).unwrap();
+        let whole = model.operation(optimizer.apply(&mut scope, &gradients).unwrap());
+        let summed = optimizer.apply(&mut scope, &accumulation.gradients).unwrap();
+        let [summed, first, add] =
+            [summed, accumulation.first, accumulation.add].map(|node| model.operation(node));
+        let weight = model.output::<f32>(accumulation.weight);
+        let kernel = model.value_of::<f32>("dense/kernel");
+        let session = model.session().unwrap();
+        let at = |range: std::ops::Range<usize>, target| {
             let part = range.len() as f32 / 7.0;
-            let feeds = [
-                ("x:0", column(&x[range.clone()])),
-                ("y:0", column(&y[range])),
-                (&*weight, Tensor::scalar(part)),
-            ];
-            run.session.run(&feeds, &[], &[target]).unwrap();
+            let (x, y) = (&x[range.clone()], &y[range]);
+            session.run((), feed! { input: x, labels: y, weight: part }, &[target]).unwrap();
         };
-        (0..4)
-            .map(|_| {
-                match parts {
-                    None => at(0..7, &whole),
-                    Some([a, b, c]) => {
-                        at(0..a, &first);
-                        at(a..a + b, &add);
-                        at(a + b..a + b + c, &summed);
-                    }
+        let step = |_| {
+            match parts {
+                None => at(0..7, &whole),
+                Some([a, b, c]) => {
+                    at(0..a, &first);
+                    at(a..a + b, &add);
+                    at(a + b..a + b + c, &summed);
                 }
-                run.session.run(&[], &[&kernel], &[]).unwrap()[0].as_slice::<f32>().unwrap()[0]
-            })
-            .collect()
+            }
+            let [[kernel]]: [[f32; 1]; 1] = session.run(&kernel, (), &[]).unwrap();
+            kernel
+        };
+        (0..4).map(step).collect()
     };
     let (whole, parts) = (trained(None), trained(Some([3, 3, 1])));
     assert!(whole.iter().zip(&parts).all(|(a, b)| (a - b).abs() < 1e-5), "{whole:?} {parts:?}");

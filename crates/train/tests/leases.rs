@@ -8,7 +8,7 @@ use thalweg_graph::Scope;
 use thalweg_runtime::{Session, SessionOptions};
 use thalweg_tensor::{Code, DType, Result, Tensor};
 use thalweg_train::leases::{Batch, Claim, Leases, Shards};
-use thalweg_train::{Initializer, Model};
+use thalweg_train::{Initializer, ModelScope};
 
 /// A table with a variable that counts how often each sample was used, as a model's variables would
 /// have it.
@@ -29,7 +29,7 @@ struct Names {
     state: String,
     snapshot: (Vec<String>, String),
     restore: Vec<(String, String)>,
-    model: Model,
+    model: ModelScope,
 }
 
 impl Names {
@@ -49,7 +49,7 @@ struct Lease {
 impl Table {
     fn new(shards: Shards, epochs: u64, lease: Duration) -> Table {
         let ops = thalweg_ops::op_registry(thalweg_ops::FAMILIES).unwrap();
-        let names = Names::new(Model::new(Scope::new(ops)), shards, epochs, lease).unwrap();
+        let names = Names::new(ModelScope::new(Scope::new(ops)), shards, epochs, lease).unwrap();
         let kernels = thalweg_ops::kernel_registry(thalweg_ops::FAMILIES);
         let options = SessionOptions::default();
         let session = Session::new(names.model.to_graph(), kernels, options).unwrap();
@@ -133,7 +133,7 @@ impl Table {
 }
 
 impl Names {
-    fn new(mut model: Model, shards: Shards, epochs: u64, lease: Duration) -> Result<Names> {
+    fn new(mut model: ModelScope, shards: Shards, epochs: u64, lease: Duration) -> Result<Names> {
         let leases = Leases::new(&model, shards, epochs, lease)?;
         let counts =
             model.counter("counts", DType::Int64, &[shards.samples()], &Initializer::Zeros)?;

@@ -5,19 +5,20 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use thalweg_api::Output;
 use thalweg_cluster::{RemoteSession, TaskName};
-use thalweg_graph::{OpRegistry, Output, Scope};
+use thalweg_graph::{Endpoint, OpRegistry, Scope};
 use thalweg_runtime::{Session, SessionOptions};
-use thalweg_tensor::{Code, DType, Result, Shape, Tensor};
+use thalweg_tensor::{Code, DType, Shape, Tensor};
 use thalweg_train::{
     Activation, Chief, Clip, Cluster, Coordinated, Dense, Embedding, Initializer, Layer, Mode,
-    Model, Optimizer, Order, Replica, losses, train_towers,
+    Model, ModelScope, Optimizer, Order, Replica, losses, train_towers,
 };
 
 static OPS: LazyLock<Arc<OpRegistry>> =
     LazyLock::new(|| thalweg_ops::op_registry(thalweg_ops::FAMILIES).unwrap());
 
-type Net = fn(&mut Model) -> Result<Output>;
+type Net = fn(&Model) -> Output<f32>;
 
 /// One worker of a cluster: its graph's names and its session.
 struct Worker {
@@ -32,16 +33,16 @@ struct Worker {
 
 impl Worker {
     fn new(cluster: &Cluster, index: usize, mode: Mode, optimizer: &Optimizer, net: Net) -> Worker {
-        let model = Model::new(Scope::new(OPS.clone())).seed(5);
-        let mut model = cluster.place(model, index).unwrap();
-        let loss = net(&mut model).unwrap();
-        let train = mode.minimize(&mut model, optimizer, loss, cluster.replica(index)).unwrap();
+        let model = cluster.place(Model::new().seed(5), index).unwrap();
+        let loss = net(&model);
+        let train = mode.minimize(&model, optimizer, &loss, cluster.replica(index)).unwrap();
+        let mut model = model.as_scope();
         let init = model.init().unwrap();
         let ready = model.ready().unwrap();
         let variables = reads(&mut model);
         let clocks = model.with_graph(|g| g.find("coordination/clocks"));
         let clocks = clocks.map(|node| {
-            let handle = Output { node, index: 0 };
+            let handle = Endpoint { node, index: 0 };
             let node = model.op("ReadVariableOp").input(handle).attr("dtype", DType::Int64);
             let read = node.build().unwrap();
             model.name_of(read)
@@ -83,7 +84,7 @@ impl Worker {
 }
 
 /// Names of reads of the trainable variables.
-fn reads(model: &mut Model) -> Vec<String> {
+fn reads(model: &mut ModelScope) -> Vec<String> {
     let variables = model.trainable();
     let mut names = Vec::new();
     for variable in variables {
@@ -94,7 +95,7 @@ fn reads(model: &mut Model) -> Vec<String> {
 }
 
 /// A session of this process.
-fn session(model: &Model) -> Session {
+fn session(model: &ModelScope) -> Session {
     let kernels = thalweg_ops::kernel_registry(thalweg_ops::FAMILIES);
     Session::new(model.to_graph(), kernels, SessionOptions::default()).unwrap()
 }
@@ -123,12 +124,11 @@ fn workers(
 }
 
 /// A net of two layers over four numbers.
-fn regression(model: &mut Model) -> Result<Output> {
-    let x = model.input("x", DType::Float, &[None, Some(4)])?;
-    let y = model.input("y", DType::Float, &[None, Some(1)])?;
-    let hidden = Dense::new(8).activation(Activation::Tanh).apply(model, x)?;
-    let given = Dense::new(1).apply(model, hidden)?;
-    losses::mean_squared_error(model, given, y)
+fn regression(model: &Model) -> Output<f32> {
+    let x = model.placeholder::<f32>("x", [None, Some(4)]);
+    let y = model.placeholder("y", [None, Some(1)]);
+    let hidden = Dense::new(8).activation(Activation::Tanh).apply(model, &x);
+    losses::mean_squared_error(&Dense::new(1).apply(model, &hidden), &y)
 }
 
 /// Rows of numbers that look random; the same for the same seed.
@@ -200,8 +200,9 @@ fn synchronous_workers_are_one_with_a_greater_batch() {
     let again = train_sync(3, mode(Order::Worker), 6, &optimizer);
     assert_eq!(ordered, again, "bit for bit");
     close(&arrival, &ordered);
-    let mut model = Model::new(Scope::new(OPS.clone())).seed(5);
-    let loss = regression(&mut model).unwrap();
+    let model = Model::new().seed(5);
+    let loss = regression(&model).endpoint().unwrap();
+    let mut model = model.as_scope();
     let step = optimizer.minimize(&mut model, loss).unwrap();
     let init = model.init().unwrap();
     let reads = reads(&mut model);
@@ -217,14 +218,10 @@ fn synchronous_workers_are_one_with_a_greater_batch() {
 }
 
 /// The mean of `w x` over a batch: its gradient by `w` is the batch's mean, whatever `w` is.
-fn sums(model: &mut Model) -> Result<Output> {
-    let x = model.input("x", DType::Float, &[None])?;
-    let w = model.variable("w", &[], &Initializer::Zeros)?;
-    let v = model.variable("v", &[], &Initializer::Zeros)?;
-    let (w, v) = (w.read(model)?, v.read(model)?);
-    let both = model.add("AddV2", &[w, v])?;
-    let product = model.add("Mul", &[both, x])?;
-    losses::mean(model, product)
+fn sums(model: &Model) -> Output<f32> {
+    let x = model.placeholder::<f32>("x", [None]);
+    let [w, v] = ["w", "v"].map(|name| model.parameter(name, &[], &Initializer::Zeros));
+    ((w + v) * x).mean()
 }
 
 fn x(value: f32) -> [(&'static str, Tensor); 1] {
@@ -375,12 +372,11 @@ fn clocks_go_on_after_a_loss() {
 }
 
 /// Rows of a table, dense weights on them.
-fn words(model: &mut Model) -> Result<Output> {
-    let x = model.input("x", DType::Int64, &[None])?;
-    let y = model.input("y", DType::Float, &[None, Some(1)])?;
-    let rows = Embedding::new(7, 3).apply(model, x)?;
-    let given = Dense::new(1).apply(model, rows)?;
-    losses::mean_squared_error(model, given, y)
+fn words(model: &Model) -> Output<f32> {
+    let x = model.placeholder::<i64>("x", [None]);
+    let y = model.placeholder("y", [None, Some(1)]);
+    let rows = Embedding::new(7, 3).apply(model, &x);
+    losses::mean_squared_error(&Dense::new(1).apply(model, &rows), &y)
 }
 
 fn word_batch(seed: u64) -> Vec<(&'static str, Tensor)> {
@@ -408,8 +404,9 @@ fn gradients_of_rows_stay_rows() {
         all[0].values()
     };
     let alone = {
-        let mut model = Model::new(Scope::new(OPS.clone())).seed(5);
-        let loss = words(&mut model).unwrap();
+        let model = Model::new().seed(5);
+        let loss = words(&model).endpoint().unwrap();
+        let mut model = model.as_scope();
         let step = Optimizer::momentum(0.1, 0.9).minimize(&mut model, loss).unwrap();
         let init = model.init().unwrap();
         let reads = reads(&mut model);
@@ -494,24 +491,22 @@ fn rounds_go_on_after_losses() {
 fn one_graph_may_hold_all_workers() {
     let cluster = Cluster::local(1, 2).unwrap();
     let optimizer = Optimizer::sgd(0.5);
-    let mut model = Model::new(Scope::new(OPS.clone())).seed(5);
-    model = cluster.place(model, 0).unwrap();
-    let w = model.variable("w", &[], &Initializer::Zeros).unwrap();
+    let model = cluster.place(Model::new().seed(5), 0).unwrap();
     let mut towers = Vec::new();
     for (i, wanted) in [1.0f32, 3.0].into_iter().enumerate() {
-        let mut tower = model.on(&cluster.device(i).unwrap());
-        let w = w.read(&mut tower).unwrap();
-        let wanted = tower.float(wanted).unwrap();
-        towers.push(losses::mean_squared_error(&mut tower, w, wanted).unwrap());
+        let tower = model.on(&cluster.device(i).unwrap());
+        let w = tower.parameter("w", &[], &Initializer::Zeros);
+        towers.push(losses::mean_squared_error(&w, &tower.constant(wanted)));
     }
-    let step = train_towers(&mut model, &optimizer, &towers).unwrap();
+    let step = train_towers(&model, &optimizer, &towers).node().unwrap();
     let replica = |index| Replica { index, count: 2 };
     let apart: Vec<Coordinated> = (0..2)
         .map(|i| {
             let mode = Mode::Sync { order: Order::Worker };
-            mode.minimize(&mut model, &optimizer, towers[i], replica(i)).unwrap()
+            mode.minimize(&model, &optimizer, &towers[i], replica(i)).unwrap()
         })
         .collect();
+    let mut model = model.as_scope();
     let init = model.init().unwrap();
     let reads = reads(&mut model);
     let session = Arc::new(cluster.session(0, &model.to_graph()).unwrap());
@@ -564,27 +559,28 @@ fn accumulators_have_tensorflows_names() {
 
 #[test]
 fn towers_are_one_net_with_a_greater_batch() {
-    let net = |model: &mut Model| -> Result<(Output, [String; 2])> {
-        let x = model.input("x", DType::Float, &[None, Some(4)])?;
-        let y = model.input("y", DType::Float, &[None, Some(1)])?;
-        let hidden = Dense::new(8).activation(Activation::Tanh).l2(0.1).apply(model, x)?;
-        let given = Dense::new(1).apply(model, hidden)?;
-        let loss = losses::mean_squared_error(model, given, y)?;
-        Ok((loss, [x, y].map(|input| model.name_of(input))))
+    let net = |model: &Model| -> (Output<f32>, [String; 2]) {
+        let x = model.placeholder::<f32>("x", [None, Some(4)]);
+        let y = model.placeholder("y", [None, Some(1)]);
+        let hidden = Dense::new(8).activation(Activation::Tanh).l2(0.1).apply(model, &x);
+        let loss = losses::mean_squared_error(&Dense::new(1).apply(model, &hidden), &y);
+        (loss, [x.name().unwrap(), y.name().unwrap()])
     };
     let optimizer = Optimizer::momentum(0.1, 0.9);
     let cluster = Cluster::local(1, 2).unwrap();
-    let model = Model::new(Scope::new(OPS.clone())).seed(5);
-    let mut model = cluster.place(model, 0).unwrap();
-    let towers = [0, 1].map(|i| net(&mut model.tower(&cluster.device(i).unwrap())).unwrap());
-    let step = train_towers(&mut model, &optimizer, &[towers[0].0, towers[1].0]).unwrap();
+    let model = cluster.place(Model::new().seed(5), 0).unwrap();
+    let towers = [0, 1].map(|i| net(&model.tower(&cluster.device(i).unwrap())));
+    let both = [towers[0].0.clone(), towers[1].0.clone()];
+    let step = train_towers(&model, &optimizer, &both).node().unwrap();
     assert_eq!(model.trainable().len(), 4);
+    let mut model = model.as_scope();
     let init = model.init().unwrap();
     let reads_there = reads(&mut model);
     let there = cluster.session(0, &model.to_graph()).unwrap();
     there.run(&[], &[], &[&model.node_name(init)]).unwrap();
-    let mut alone = Model::new(Scope::new(OPS.clone())).seed(5);
-    let (loss, _) = net(&mut alone).unwrap();
+    let alone = Model::new().seed(5);
+    let loss = net(&alone).0.endpoint().unwrap();
+    let mut alone = alone.as_scope();
     let alone_step = optimizer.minimize(&mut alone, loss).unwrap();
     let alone_init = alone.init().unwrap();
     let reads_here = reads(&mut alone);
@@ -608,11 +604,11 @@ fn towers_are_one_net_with_a_greater_batch() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let mut model = Model::new(Scope::new(OPS.clone()));
-    let loss = sums(&mut model).unwrap();
-    let mut refused = |mode: Mode, index, count| {
+    let model = Model::new();
+    let loss = sums(&model);
+    let refused = |mode: Mode, index, count| {
         let replica = Replica { index, count };
-        let e = mode.minimize(&mut model, &Optimizer::sgd(1.0), loss, replica).unwrap_err();
+        let e = mode.minimize(&model, &Optimizer::sgd(1.0), &loss, replica).unwrap_err();
         assert_eq!(e.code(), Code::InvalidArgument, "{mode:?}");
     };
     refused(Mode::Async, 2, 2);

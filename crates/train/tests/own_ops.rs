@@ -1,14 +1,15 @@
 //! A program's own op, with its gradient, is trained on a cluster, exported and loaded again.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use thalweg_graph::{GradientContext, OpDef, Output, shape};
+use thalweg_api::{NewOp, Output};
+use thalweg_graph::{GradientContext, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelSpec};
 use thalweg_ops::Registry;
 use thalweg_runtime::{LoadOptions, SavedModel};
-use thalweg_tensor::{DType, Result, Tensor};
+use thalweg_tensor::{Result, Tensor};
 use thalweg_train::trainer::Screen;
 use thalweg_train::{
-    Cluster, Initializer, Model, Net, Optimizer, Samples, Served, TrainOptions, Trainer,
+    Adam, Cluster, Initializer, Model, Net, Samples, Served, Sgd, TrainOptions, Trainer,
     export_with, losses,
 };
 
@@ -74,10 +75,9 @@ impl Samples for Points {
     }
 }
 
-fn cube_of_scaled(model: &mut Model, x: Output) -> Result<Output> {
-    let scale = model.variable("scale", &[], &Initializer::Ones)?.read(model)?;
-    let scaled = model.add("Mul", &[x, scale])?;
-    model.add("OwnCube", &[scaled])
+fn cube_of_scaled(model: &Model, x: &Output<f32>) -> Output<f32> {
+    let scale = model.parameter("scale", &[], &Initializer::Ones);
+    NewOp::new(model, "OwnCube").input(x * scale).output()
 }
 
 #[test]
@@ -90,21 +90,19 @@ fn a_model_with_an_own_op_trains_on_a_cluster_and_is_exported() {
     let options = TrainOptions { folder: path.clone(), batch: 8, epochs: 30, ..Default::default() };
     let trainer = Trainer::new(&cluster, options).screen(Screen::none());
     let outcome = trainer
-        .run(&Points, &Optimizer::adam(0.05), |model| {
-            let x = model.input("x", DType::Float, &[None])?;
-            let y = model.input("y", DType::Float, &[None])?;
-            let found = cube_of_scaled(model, x)?;
-            let loss = losses::mean_squared_error(model, found, y)?;
-            Ok(Net::new([x, y], loss))
+        .run(&Points, Adam::new(0.05), |model| {
+            let x = model.placeholder::<f32>("x", [None]);
+            let y = model.placeholder::<f32>("y", [None]);
+            let loss = losses::mean_squared_error(&cube_of_scaled(model, &x), &y);
+            Net::new((&x, &y), &loss)
         })
         .unwrap();
     assert_eq!(outcome.samples, 64 * 30);
 
     let checkpoint = outcome.checkpoint.unwrap();
     let model = export_with(&registry, &checkpoint, &format!("{path}/model"), |model| {
-        let x = model.input("x", DType::Float, &[None])?;
-        let y = cube_of_scaled(model, x)?;
-        Ok(Served { inputs: vec![("x", x)], outputs: vec![("y", y)] })
+        let x = model.placeholder::<f32>("x", [None]);
+        Served::new().input("x", &x).output("y", &cube_of_scaled(model, &x))
     })
     .unwrap();
     let Registry { ops, kernels } = registry;
@@ -120,10 +118,9 @@ fn a_model_with_an_own_op_trains_on_a_cluster_and_is_exported() {
     let options = TrainOptions { folder: path, ..Default::default() };
     let trainer = Trainer::new(&cluster, options).screen(Screen::none());
     let refused = trainer
-        .run(&Points, &Optimizer::sgd(0.1), |model| {
-            let x = model.input("x", DType::Float, &[None])?;
-            let loss = cube_of_scaled(model, x)?;
-            Ok(Net::new([x], loss))
+        .run(&Points, Sgd::new(0.1), |model| {
+            let x = model.placeholder::<f32>("x", [None]);
+            Net::new(&x, &cube_of_scaled(model, &x))
         })
         .unwrap_err();
     assert!(refused.to_string().contains("OwnCube"), "{refused}");

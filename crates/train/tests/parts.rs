@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_api::Output;
 use thalweg_cluster::grpc::{TaskState, status_of};
 use thalweg_formats::checkpoint::BundleReader;
 use thalweg_formats::{LocalStorage, Storage};
-use thalweg_graph::{Output, Scope};
+use thalweg_graph::Scope;
 use thalweg_runtime::{Session, SessionOptions};
-use thalweg_tensor::{DType, Result, Shape, Tensor};
+use thalweg_tensor::{DType, Shape, Tensor};
 use thalweg_train::{
-    Cluster, Conv, Dense, Embedding, Flatten, Initializer, Layer, LayerNorm, Lstm, Mode, Model,
-    MovingAverage, Optimizer, Partitioner, RunSteps, Saver, Spread, losses,
+    Cluster, Conv2d, Dense, Embedding, Flatten, Initializer, Layer, LayerNorm, Lstm, Mode, Model,
+    ModelScope, MovingAverage, Optimizer, Partitioner, RunSteps, Saver, Sequential, Spread, losses,
 };
 
 /// A folder of one test; gone when dropped.
@@ -38,11 +39,11 @@ impl Drop for Folder {
     }
 }
 
-fn model() -> Model {
-    Model::new(Scope::new(thalweg_ops::op_registry(thalweg_ops::FAMILIES).unwrap()))
+fn model() -> ModelScope {
+    ModelScope::new(Scope::new(thalweg_ops::op_registry(thalweg_ops::FAMILIES).unwrap()))
 }
 
-fn session(model: &Model) -> Session {
+fn session(model: &ModelScope) -> Session {
     let kernels = thalweg_ops::kernel_registry(thalweg_ops::FAMILIES);
     Session::new(model.to_graph(), kernels, SessionOptions::default()).unwrap()
 }
@@ -70,7 +71,7 @@ fn held(cluster: &Cluster) -> Vec<(u64, u64)> {
 
 /// Variables of 400, 40, 40, 300 and 20 bytes, on a cluster of two parameter servers.
 fn dealt(cluster: &Cluster) -> Vec<String> {
-    let model = cluster.place(model(), 0).unwrap();
+    let model = cluster.place_scope(model(), 0).unwrap();
     for (name, size) in [("a", 100), ("b", 10), ("c", 10), ("d", 75), ("e", 5)] {
         model.variable(name, &[size], &Initializer::Ones).unwrap();
     }
@@ -102,21 +103,18 @@ fn variables_are_spread_as_the_cluster_says() {
 const CUT: Partitioner = Partitioner::Fixed { parts: 3, axis: 0 };
 
 /// Every kind of layer that learns, over words and pictures.
-fn net(model: &mut Model) -> Result<Output> {
-    let words = model.constant(&Tensor::vector(&[3i32, 0, 9, 4, 4, 7])?)?;
-    let dims = model.ints(&[2, 3])?;
-    let words = model.add("Reshape", &[words, dims])?;
-    let x = Embedding::new(10, 4).apply(model, words)?;
-    let x = Lstm::new(5).apply(model, x)?;
-    let x = LayerNorm::new().apply(model, x)?;
-    let x = Dense::new(16).l2(0.01).apply(model, x)?;
-    let dims = model.ints(&[-1, 4, 4, 1])?;
-    let images = model.add("Reshape", &[x, dims])?;
-    let x = Conv::new(3, [3, 3]).apply(model, images)?;
-    let x = Flatten.apply(model, x)?;
-    let y = Dense::new(2).apply(model, x)?;
-    let goal = model.constant(&Tensor::scalar(0.5f32))?;
-    losses::mean_squared_error(model, y, goal)
+fn net(model: &Model) -> Output<f32> {
+    let words = model.constant([[3i32, 0, 9], [4, 4, 7]]);
+    let net = Sequential::new()
+        .then(Embedding::new(10, 4))
+        .then(Lstm::new(5))
+        .then(LayerNorm::new())
+        .then(Dense::new(16).l2(0.01))
+        .then(|_: &Model, x: &Output<f32>| x.reshape([-1, 4, 4, 1]))
+        .then(Conv2d::new(3, [3, 3]))
+        .then(Flatten)
+        .then(Dense::new(2));
+    losses::mean_squared_error(&net.apply(model, &words), &model.constant(0.5))
 }
 
 /// A net that is trained and saved, with the step, the loss and the names of it all.
@@ -129,11 +127,12 @@ struct Trained {
 }
 
 fn trained(partitioner: Option<Partitioner>) -> Trained {
-    let mut model = model();
+    let mut model = Model::new();
     if let Some(partitioner) = partitioner {
         model = model.partitioned(partitioner);
     }
-    let loss = net(&mut model).unwrap();
+    let loss = net(&model).endpoint().unwrap();
+    let mut model = model.as_scope();
     let step = Optimizer::adam(0.02).minimize(&mut model, loss).unwrap();
     let trainable = model.trainable();
     let averages = MovingAverage::new(0.9).update(&mut model, &trainable, &[step]).unwrap();
@@ -250,7 +249,7 @@ fn rows_are_found_in_their_parts() {
         assert_eq!(again.parts.len(), table.parts.len());
         let ids = model.input("ids", DType::Int64, &[None, None]).unwrap();
         let rows = table.gather(&mut model, ids).unwrap();
-        let sum = losses::sum(&mut model, rows).unwrap();
+        let sum = Model::from(model.top()).output::<f32>(rows).sum().endpoint().unwrap();
         let train = Optimizer::sgd(1.0).minimize(&mut model, sum).unwrap();
         let init = model.init().unwrap();
         let session = session(&model);
@@ -299,15 +298,15 @@ fn a_variable_is_whole_or_in_parts() {
 fn parts_are_trained_on_a_cluster() {
     let folder = Folder::new("parts-cluster");
     let cluster = Cluster::local(2, 1).unwrap().spread(Spread::Greedy);
-    let placed = cluster.place(model(), 0).unwrap();
-    let mut model = placed.partitioned(Partitioner::Fixed { parts: 4, axis: 0 });
-    let x = model.input("x", DType::Float, &[None, Some(64)]).unwrap();
-    let y = Dense::new(8).apply(&mut model, x).unwrap();
-    let goal = model.constant(&Tensor::scalar(1f32)).unwrap();
-    let loss = losses::mean_squared_error(&mut model, y, goal).unwrap();
+    let placed = cluster.place(Model::new(), 0).unwrap();
+    let model = placed.partitioned(Partitioner::Fixed { parts: 4, axis: 0 });
+    let x = model.placeholder::<f32>("x", [None, Some(64)]);
+    let y = Dense::new(8).apply(&model, &x);
+    let loss = losses::mean_squared_error(&y, &model.constant(1.0));
     let optimizer = Optimizer::momentum(0.05, 0.9);
     let mode = Mode::sync();
-    let train = mode.minimize(&mut model, &optimizer, loss, cluster.replica(0)).unwrap();
+    let train = mode.minimize(&model, &optimizer, &loss, cluster.replica(0)).unwrap();
+    let mut model = model.as_scope();
     let init = model.init().unwrap();
     let mut saver = Saver::of_all(&mut model).unwrap();
     let session = Arc::new(cluster.session(0, &model.to_graph()).unwrap());
@@ -317,7 +316,7 @@ fn parts_are_trained_on_a_cluster() {
     session.run(&[], &[], &[train.start_worker.as_ref().unwrap()]).unwrap();
     let batch = Tensor::from_slice(Shape::new(&[2, 64]).unwrap(), &[0.1f32; 128]);
     let feeds = [("x:0", batch.unwrap())];
-    let loss = model.name_of(loss);
+    let loss = loss.name().unwrap();
     let losses: Vec<f32> = (0..20)
         .map(|_| train.run(&*session, &feeds, &[&loss]).unwrap().0[0].scalar_value().unwrap())
         .collect();

@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use serde_json::Value;
-use thalweg_graph::{Output, Scope};
+use thalweg_graph::{Endpoint, Scope};
 use thalweg_runtime::{Session, SessionOptions};
 use thalweg_tensor::{DType, Result, Shape, Tensor};
 use thalweg_train::{
-    BatchNorm, Clip, Conv, Dense, Gru, Initializer, Layer, LayerNorm, Lstm, Model, MovingAverage,
-    Optimizer, Rate, Rule, Variable, losses,
+    BatchNorm, Clip, Conv2d, Dense, Embedding, Gru, Initializer, Layer, LayerNorm, Lstm, Model,
+    ModelScope, MovingAverage, Optimizer, Rate, Rule, Variable, losses,
 };
 
 fn recorded(kind: &str) -> serde_json::Map<String, Value> {
@@ -15,11 +15,11 @@ fn recorded(kind: &str) -> serde_json::Map<String, Value> {
     all[kind].as_object().unwrap().clone()
 }
 
-fn model() -> Model {
-    Model::new(Scope::new(thalweg_ops::op_registry(thalweg_ops::FAMILIES).unwrap()))
+fn model() -> ModelScope {
+    ModelScope::new(Scope::new(thalweg_ops::op_registry(thalweg_ops::FAMILIES).unwrap()))
 }
 
-fn session(model: &Model) -> Session {
+fn session(model: &ModelScope) -> Session {
     let kernels = thalweg_ops::kernel_registry(thalweg_ops::FAMILIES);
     Session::new(model.to_graph(), kernels, SessionOptions::default()).unwrap()
 }
@@ -62,8 +62,12 @@ fn optimizers() -> Vec<(&'static str, Optimizer)> {
     ]
 }
 
+fn sum(model: &mut ModelScope, x: Endpoint) -> Result<Endpoint> {
+    model.graph().output::<f32>(x).sum().endpoint()
+}
+
 /// The problem that the recording program sets: a dense vector, and some rows of a table.
-fn problem(model: &mut Model) -> Result<Output> {
+fn problem(model: &mut ModelScope) -> Result<Endpoint> {
     let first = Initializer::Value(vec![1.0, -2.0, 3.0]);
     let vector = model.variable("vector", &[3], &first)?.read(model)?;
     let table = Initializer::Value((0..8u8).map(f32::from).collect());
@@ -72,7 +76,7 @@ fn problem(model: &mut Model) -> Result<Output> {
     let rows = table.gather(model, ids)?;
     let goal = model.constant(&Tensor::vector(&[0.5f32, 0.25, 0.125])?)?;
     let gap = model.add("SquaredDifference", &[vector, goal])?;
-    let first = losses::sum(model, gap)?;
+    let first = sum(model, gap)?;
     let second = model.add("L2Loss", &[rows])?;
     model.add("AddV2", &[first, second])
 }
@@ -162,7 +166,7 @@ fn averages_follow_as_tensorflows_do() {
         let value = vector.read(&mut model).unwrap();
         let goal = model.constant(&Tensor::vector(&[0.5f32, 0.25, 0.125]).unwrap()).unwrap();
         let gap = model.add("SquaredDifference", &[value, goal]).unwrap();
-        let loss = losses::sum(&mut model, gap).unwrap();
+        let loss = sum(&mut model, gap).unwrap();
         let step = Optimizer::sgd(0.1).minimize(&mut model, loss).unwrap();
         let follow = average.update(&mut model, std::slice::from_ref(&vector), &[step]).unwrap();
         let kept = average.of(&model, &vector).unwrap();
@@ -184,28 +188,29 @@ fn averages_follow_as_tensorflows_do() {
 fn sampled_losses_are_tensorflows() {
     for kind in ["softmax", "nce"] {
         let case = &recorded("sampled")[kind];
-        let mut model = model().seed(7);
+        let model = Model::new().seed(7);
         let table = |name: &str, width| {
             let first = Initializer::Value(floats(&case["first"][name]));
-            model.variable(name, &[20, width], &first).unwrap()
+            Embedding::new(20, width).initializer(first).table_named(&model, name)
         };
-        let (weights, biases) = ([table("weights", 4)], [table("biases", 1)]);
+        let (weights, biases) = (table("weights", 4), table("biases", 1));
         let inputs = Tensor::from_slice(Shape::new(&[5, 4]).unwrap(), &floats(&case["inputs"]));
-        let inputs = model.constant(&inputs.unwrap()).unwrap();
+        let inputs = model.constant::<f32>(inputs.unwrap());
         let labels: Vec<i64> = floats(&case["labels"]).into_iter().map(|x| x as i64).collect();
-        let labels = model.constant(&Tensor::vector(&labels).unwrap()).unwrap();
+        let labels = model.constant(labels);
         let sampled = losses::Sampled { count: 6, classes: 20, removes_hits: kind == "softmax" };
         let loss = match kind {
-            "softmax" => losses::sampled_softmax,
+            "softmax" => losses::sampled_softmax::<i64>,
             _ => losses::nce,
         };
-        let loss = loss(&mut model, &weights, &biases, inputs, labels, sampled).unwrap();
+        let loss = loss(&model, (&weights, &biases), (&inputs, &labels), sampled);
+        let (loss, mut model) = (loss.endpoint().unwrap(), model.as_scope());
         let step = Optimizer::sgd(0.5).minimize(&mut model, loss).unwrap();
         let read = |variable: &Variable| {
             let value = variable.read(&mut model.top()).unwrap();
             model.name_of(value)
         };
-        let reads = [read(&weights[0]), read(&biases[0])];
+        let reads = [read(&weights.variables()[0]), read(&biases.variables()[0])];
         let (init, step) = (model.init().unwrap(), model.node_name(step));
         let loss = model.name_of(loss);
         let session = session(&model);
@@ -261,9 +266,9 @@ fn layers() -> Vec<Case> {
     vec![
         ("dense", Box::new(Dense::new(3).relu()), "dense", vec![2, 4]),
         ("dense_rows", Box::new(Dense::new(3)), "dense", vec![2, 2, 4]),
-        ("conv", Box::new(Conv::new(2, [3, 2])), "conv2d", vec![1, 4, 4, 2]),
+        ("conv", Box::new(Conv2d::new(2, [3, 2])), "conv2d", vec![1, 4, 4, 2]),
         ("lstm", Box::new(Lstm::new(3)), "lstm", vec![2, 4, 2]),
-        ("lstm_sequence", Box::new(Lstm::new(3).sequence()), "lstm", vec![2, 4, 2]),
+        ("lstm_sequence", Box::new(Lstm::new(3).return_sequences()), "lstm", vec![2, 4, 2]),
         ("gru", Box::new(Gru::new(3)), "gru", vec![2, 4, 2]),
         ("layer_norm", Box::new(LayerNorm::new()), "layer_normalization", vec![2, 4]),
         ("batch_norm", Box::new(BatchNorm::new()), "batch_normalization", vec![2, 3, 3, 2]),
@@ -277,14 +282,16 @@ fn layers_give_what_kerass_do() {
     assert_eq!(ours.len(), recorded.len());
     for (name, layer, prefix, dims) in ours {
         let case = &recorded[name];
-        let mut model = model().inference();
+        let model = Model::new().inference();
         // Sizes of the batch and of time are not known before.
         let known: Vec<Option<usize>> = match dims.len() {
             4 => dims.iter().map(|d| Some(*d)).collect(),
             rank => (0..rank).map(|i| (i + 1 == rank).then_some(dims[i])).collect(),
         };
-        let x = model.input("x", DType::Float, &known).unwrap();
-        let y = layer.apply(&mut model, x).unwrap();
+        let x = model.placeholder::<f32>("x", &known[..]);
+        let y = layer.build(&model, &x.any());
+        let (x, y) = (x.endpoint().unwrap(), y.endpoint().unwrap());
+        let mut model = model.as_scope();
         let mut sets = Vec::new();
         for variable in model.variables() {
             let weight = variable.name.strip_prefix(prefix).unwrap().trim_start_matches('/');

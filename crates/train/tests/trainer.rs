@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use thalweg_api::NewOp;
 use thalweg_cluster::{ConnectOptions, TaskName};
 use thalweg_formats::checkpoint::BundleReader;
 use thalweg_formats::events::{EventReader, event_files};
@@ -148,18 +149,12 @@ fn cluster(ps: u32, workers: u32) -> Arc<Cluster> {
     Arc::new(Cluster::local(ps, workers).unwrap().options(options))
 }
 
-fn net(model: &mut Model) -> Result<Net> {
-    let images = model.input("images", DType::Float, &[None, Some(28), Some(28), Some(1)])?;
-    let labels = model.input("labels", DType::Int64, &[None])?;
-    let logits = logits(model, images)?;
-    let loss = losses::softmax_cross_entropy(model, logits, labels)?;
-    let accuracy = metrics::accuracy(model, logits, labels)?;
-    Ok(Net::new([images, labels], loss).metric("accuracy", accuracy))
-}
-
-fn logits(model: &mut Model, images: thalweg_graph::Output) -> Result<thalweg_graph::Output> {
-    let x = Flatten.apply(model, images)?;
-    Dense::new(10).apply(model, x)
+fn net(model: &Model) -> Net {
+    let images = model.placeholder::<f32>("images", [None, Some(28), Some(28), Some(1)]);
+    let labels = model.placeholder::<i64>("labels", [None]);
+    let logits = Dense::new(10).apply(model, &Flatten.apply(model, &images));
+    let loss = losses::softmax_cross_entropy(&logits, &labels);
+    Net::new((&images, &labels), &loss).metric("accuracy", metrics::accuracy(&logits, &labels))
 }
 
 const SAMPLES: usize = 1500;
@@ -192,7 +187,7 @@ fn train(
         trainer = trainer.callback(callback.clone());
     }
     let trainer = trainer.screen(Screen::new(false, Box::new(page.clone())));
-    trainer.run(&digits, &Optimizer::sgd(0.1), net)
+    trainer.run(&digits, Optimizer::sgd(0.1), net)
 }
 
 /// A tensor of a checkpoint.
@@ -488,33 +483,29 @@ fn mistakes_are_told() {
     let trainer = Trainer::new(&here, options(&folder, Mode::Async)).screen(Screen::none());
     let error = trainer
         .run(&digits, &Optimizer::sgd(0.1), |model| {
-            let net = net(model)?;
-            let (yes, text) =
-                (model.constant(&Tensor::scalar(false))?, Tensor::scalar_string("no good"));
-            let text = model.constant(&text)?;
-            let assert = model.op("Assert").inputs(&[yes, text]).attr("T", &[DType::String][..]);
-            let assert = assert.build_node()?;
-            let loss = model.op("Identity").input(net.loss).after(&[assert]).build()?;
-            Ok(Net { loss, ..net })
+            let net = net(model);
+            let node = NewOp::new(model, "Assert").input(&model.constant(false));
+            let text = model.constant::<String>("no good");
+            let assert = node.input(&text).attr("T", &[DType::String][..]).operation();
+            let loss = NewOp::new(&model.after(&[&assert]), "Identity").input(&net.loss).output();
+            Net { loss, ..net }
         })
         .unwrap_err();
     assert!(error.message().contains("no good"), "{error}");
 }
 
 /// The net, and what of it is shown.
-fn watched(model: &mut Model) -> Result<Net> {
-    let net = net(model)?;
-    let kernel = model.find("dense/kernel").unwrap().read(model)?;
-    model.histogram_summary("kernel", kernel)?;
-    model.scalar_summary("own loss", net.loss)?;
-    model.image_summary("digits", net.inputs[0], 2)?;
-    let labels = model.add("AsString", &[net.inputs[1]])?;
-    model.text_summary("labels", labels)?;
+fn watched(model: &Model) -> Net {
+    let net = net(model);
+    model.histogram_summary("kernel", &model.value_of::<f32>("dense/kernel"));
+    model.scalar_summary("own loss", &net.loss);
+    model.image_summary("digits", &net.inputs[0], 2);
+    let labels = NewOp::new(model, "AsString").input(&net.inputs[1]).output();
+    model.text_summary("labels", &labels);
     // A net that is built again shows nothing twice.
-    let mut again = model.inference();
-    again.scalar_summary("of use", net.loss)?;
-    model.scalar_summary("own loss", net.loss)?;
-    Ok(net)
+    model.inference().scalar_summary("of use", &net.loss);
+    model.scalar_summary("own loss", &net.loss);
+    net
 }
 
 #[test]
@@ -701,13 +692,10 @@ fn skipped_updates_end_no_training() {
         let outcome = Trainer::new(&here, options)
             .screen(Screen::none())
             .run(&digits, &Optimizer::sgd(0.1).loss_scale(scale), |model| {
-                let net = net(model)?;
+                let net = net(model);
                 // Backwards the factors come in the other order: 1e42 overflows.
-                let small = model.float(1e-12)?;
-                let small = model.add("Mul", &[net.loss, small])?;
-                let great = model.float(1e12)?;
-                let loss = model.add("Mul", &[small, great])?;
-                Ok(Net::new(net.inputs, loss))
+                let loss = &net.loss * 1e-12 * 1e12;
+                Net::new(net.inputs, &loss)
             })
             .unwrap();
         assert_eq!(outcome.samples, SAMPLES as u64);

@@ -97,7 +97,7 @@ pub mod outstanding_model {
     }
 }
 
-/// Models of offered nodes: every one runs, whatever the threads do at the time.
+/// Models of offered nodes: every node runs once, for all interleavings of the threads.
 pub mod offers_model {
     use super::*;
 
@@ -184,7 +184,7 @@ pub mod offers_model {
 
     /// An active thread leaves, after `turn` nodes or for lack of them, while an asynchronous kernel
     /// completes on another thread, which offers `nodes` nodes; a thread of the pool runs the jobs.
-    /// Nobody waits for the end.
+    /// No thread waits for the end of the step.
     pub fn leaving(threads_max: usize, nodes: u32, turn: usize) {
         let partition = Partition::new(threads_max, 1);
         let (sender, jobs) = mpsc::channel();
@@ -286,7 +286,7 @@ pub mod counts_model {
         assert_eq!(play((0..inputs).map(edge).collect()), [!dead.is_empty()]);
     }
 
-    /// A merge of `inputs`, of which only `alive` may be alive, with control edges: it runs once.
+    /// A merge of `inputs`, all dead but `alive`, with control edges: it runs once.
     pub fn merge(inputs: u16, alive: Option<u16>, controls: u32) {
         let count = Arc::new(AtomicU32::new(u32::from(inputs) << INPUTS_SHIFT | controls));
         let slot = Arc::new(SharedCell::new(0));
@@ -319,7 +319,7 @@ pub mod counts_model {
         assert_eq!(play(edges.collect()), [alive.is_none()]);
     }
 
-    /// Several nodes read one value; the last takes it, and nobody reads it afterwards.
+    /// Several nodes read one value; the last takes it, and no thread reads it afterwards.
     pub fn readers(readers: usize) {
         let left = Arc::new(AtomicU32::new(readers as u32));
         let slot = Arc::new(SharedCell::new(Some(7)));

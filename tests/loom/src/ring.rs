@@ -11,7 +11,7 @@ mod slot_set;
 use slot_set::{SLOTS, SlotSet};
 
 /// Parts of tensors go through the slots, the receiver frees each after it has read it: every part
-/// arrives whole, in order, and a sender that found no free slot is told of the next.
+/// arrives whole, in order, and a sender that found no free slot is notified of the next.
 ///
 /// The channels stand for the socket, by which the receiver learns of a filled slot; in a task the
 /// thread that reads the socket adds the freed slots to the set and wakes the one that fills them.

@@ -12,13 +12,13 @@ impl<T> SharedCell<T> {
         SharedCell(UnsafeCell::new(value))
     }
 
-    /// Uses it as others may at the same time.
+    /// Shared access: loom fails if another thread has exclusive access at the same time.
     pub(crate) fn read<R>(&self, body: impl FnOnce(&T) -> R) -> R {
         // SAFETY: loom fails if another thread has it to itself.
         self.0.with(|value| body(unsafe { &*value }))
     }
 
-    /// Uses it as nobody else may at the same time.
+    /// Exclusive access: loom fails if another thread has access at the same time.
     pub(crate) fn write<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: loom fails if another thread uses it.
         self.0.with_mut(|value| body(unsafe { &mut *value }))

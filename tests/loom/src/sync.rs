@@ -54,7 +54,7 @@ impl Condvar {
     }
 
     pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        let held = guard.0.take().expect("whoever waits holds the lock");
+        let held = guard.0.take().expect("a waiting thread holds the lock");
         guard.0 = Some(self.0.wait(held).expect("no model goes on after a panic"));
     }
 }

@@ -80,7 +80,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // A peer that does not listen any more is gone already.
+        // Writing fails if the peer has ended already.
         if writeln!(self.input, "quit").is_err() || self.child.wait().is_err() {
             eprintln!("the {} peer ended early", self.name);
         }

@@ -1,6 +1,6 @@
 //! The rows: what `benches/peers/README.md` lists, with units and limits.
 
-/// How a row's result is told.
+/// How a row's result is printed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Unit {
     /// Microseconds for each run.
@@ -161,6 +161,8 @@ const BY_RECORD: &[(&str, f64)] = &[
     ("input/parse_single", 5.0),
     ("input/mnist_pipeline", 2.0),
 ];
+/// Building a graph; the peers have no such rows.
+const BY_BUILT_NODE: &[&str] = &["build/scope_10k", "build/handles_10k"];
 const THREADS: &[u32] = &[1, 2];
 
 pub(super) fn all() -> Vec<RowSpec> {
@@ -229,6 +231,12 @@ pub(super) fn all() -> Vec<RowSpec> {
         limit: None,
         target: Some(20.0),
     });
+    rows.extend(BY_BUILT_NODE.iter().map(|name| RowSpec {
+        name: (*name).to_owned(),
+        unit: Unit::Nodes,
+        limit: None,
+        target: None,
+    }));
     rows
 }
 
@@ -245,7 +253,7 @@ mod tests {
         assert_eq!(names.len(), count);
     }
 
-    /// Our peer's table says what a row is, this file how it is told.
+    /// Our peer's table says what a row is, this file how it is printed.
     #[test]
     fn the_rows_of_our_peer_are_listed() {
         let table = include_str!("../../../benches/ours/src/kernels.rs");

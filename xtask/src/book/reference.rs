@@ -8,6 +8,7 @@ use crate::source::{self, File};
 const ENVIRONMENT: &str = "docs/src/reference/environment.md";
 const METRICS: &str = "docs/src/reference/metrics.md";
 const LIMITS: &str = "docs/src/reference/limits.md";
+const COMMANDS: &str = "docs/src/reference/commands.md";
 const TROUBLESHOOTING: &str = "docs/src/how-to/troubleshooting.md";
 
 /// Words in capitals in the source that are no environment variables of the program. A new one
@@ -30,8 +31,26 @@ const NO_VARIABLES: &[&str] = &[
     "VARIABLE_VALUE",
 ];
 
+/// Flags of other programs, and those of TensorFlow Serving that are refused.
+const OTHER_FLAGS: &[&str] = &[
+    "--all",
+    "--chief_hosts",
+    "--example",
+    "--exit-code-from",
+    "--features",
+    "--grpc_socket_path",
+    "--large",
+    "--learning_rate",
+    "--release",
+    "--rm",
+    "--ssl_config_file",
+    "--task_id",
+    "--ulimit",
+    "--version",
+];
+
 /// Crates whose words in capitals are names of dtypes, ops and attrs.
-const WITHOUT_VARIABLES: &[&str] = &["crates/graph/", "crates/ops/"];
+const WITHOUT_VARIABLES: &[&str] = &["crates/api/", "crates/graph/", "crates/ops/"];
 
 /// What ships: the library and the command, without tests.
 fn shipped(files: &[File]) -> impl Iterator<Item = &File> {
@@ -98,6 +117,40 @@ fn compare(
     let missing = source.difference(&told).map(|name| format!("{page}: {name} is not in a table"));
     let gone = told.iter().filter(|name| !is_there(name));
     missing.chain(gone.map(|name| format!("{page}: the source has no {name}"))).collect()
+}
+
+/// Every flag that a page names is one of the generated list of commands, in kebab-case or as
+/// TensorFlow Serving spells it, or of another program.
+pub(super) fn flags(files: &[File]) -> Vec<String> {
+    let Some(text) = text_of(files, COMMANDS) else {
+        return vec![format!("{COMMANDS} is missing")];
+    };
+    let known: BTreeSet<&str> = text.lines().flat_map(flags_of).collect();
+    let mut problems = Vec::new();
+    for page in super::pages(files).filter(|page| page.path != COMMANDS) {
+        for (i, line) in page.text.lines().enumerate() {
+            let is_known = |flag: &str| {
+                let kebab = flag.replace('_', "-");
+                known.contains(flag) || known.contains(&*kebab) || OTHER_FLAGS.contains(&flag)
+            };
+            for flag in flags_of(line).filter(|flag| !is_known(flag)) {
+                problems.push(format!("{}:{}: no command has {flag}", page.path, i + 1));
+            }
+        }
+    }
+    problems
+}
+
+/// The words of a line that begin with two hyphens and a letter.
+fn flags_of(line: &str) -> impl Iterator<Item = &str> {
+    let is_inside = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    line.match_indices("--").filter_map(move |(at, _)| {
+        let word = &line[at..];
+        let end = word.find(|c: char| !is_inside(c)).unwrap_or(word.len());
+        let starts = !line[..at].ends_with(is_inside);
+        let is_flag = word[2..].starts_with(|c: char| c.is_ascii_lowercase());
+        (starts && is_flag).then_some(&word[..end])
+    })
 }
 
 /// Each row of the limits ends in a file of the source and words that stand there.
@@ -182,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_lags_behind_is_found() {
+    fn an_outdated_table_is_found() {
         let source =
             "fn f() { env::var(\"A_B\"); var(\"C_D\") }\n#[cfg(test)]\nmod tests { \"E_F\" }";
         let page = "| variable | what |\n|---|---|\n| `A_B` | `not this` |\n| `X_Y` | |\n";
@@ -201,6 +254,17 @@ mod tests {
             "| message | cause |\n|---|---|\n| `no ... in the ...` | a |\n| `nobody` | b |\n";
         let files = [file("crates/x/src/a.rs", source), file(TROUBLESHOOTING, page)];
         assert_eq!(messages(&files), [format!("{TROUBLESHOOTING}:4: the source has no 'nobody'")]);
+    }
+
+    #[test]
+    fn flags_that_no_command_has_are_found() {
+        let page =
+            "`--model_name`, `--folder DIR`, cargo --release, -->, a--b, `--port 0`\n|---|\n";
+        let files = [
+            file(COMMANDS, "- `--model-name NAME`: x\n- `--port N`: y\n"),
+            file("docs/src/a.md", page),
+        ];
+        assert_eq!(flags(&files), ["docs/src/a.md:1: no command has --folder"]);
     }
 
     #[test]

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_that_nobody_compiles_are_found() {
+    fn blocks_that_are_not_compiled_are_found() {
         let quote = "```rust,ignore\n{{#include ../../examples/a.rs:b}}\n```\n";
         let files = [
             file(LIST, "#[doc = include_str!(\"../docs/src/a.md\")]\n"),

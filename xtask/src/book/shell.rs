@@ -9,8 +9,9 @@
 //! which readers do not see: `<!-- sh`, commands, `-->`. Those of `<!-- sh,cleanup` run at the end
 //! of the page, whatever happened before.
 //!
-//! Ports of the text (`PORTS`) become free ones, also where a command takes them by default, and
-//! `cargo run --release --` becomes the command that was built.
+//! Ports of the text (`PORTS`) become free ones, also where a command takes them by default;
+//! `cargo run --release --` becomes the command that was built, and `cargo run --release --example`
+//! the example, built with it.
 
 use std::fs::File as Output;
 use std::os::unix::process::CommandExt;
@@ -34,8 +35,6 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "takes minutes unoptimised: tests/quickstart.rs",
     ),
     ("docs/src/concepts/cluster.md", "CLUSTER='ps=10.0.0.1:2222", "needs four machines"),
-    ("docs/src/concepts/from-scratch.md", "cargo run --example", "part examples"),
-    ("docs/src/concepts/gradients.md", "cargo run --release --example", "part examples"),
     (
         "docs/src/how-to/containers.md",
         "cd deploy && docker-compose",
@@ -69,10 +68,18 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "needs a Python with TensorFlow",
     ),
     ("docs/src/how-to/from-tensorflow-1.md", "thalweg server --cluster", "needs three machines"),
+    (
+        "docs/src/tutorial/first-run.md",
+        "cargo build --release",
+        "the command is built before the blocks run",
+    ),
 ];
 
+/// How a reader runs the command, and an example.
+const RUN: &str = "cargo run --release -- ";
+const RUN_EXAMPLE: &str = "cargo run --release --example ";
 /// Ports that stand in the text.
-const PORTS: [&str; 4] = ["2222", "2223", "8500", "8501"];
+const PORTS: [&str; 5] = ["2222", "2223", "2224", "8500", "8501"];
 /// The longest time of a block. The command is built without optimization.
 const BLOCK_TIME_MAX: Duration = Duration::from_secs(240);
 /// The longest time until a server says where it listens.
@@ -124,6 +131,8 @@ pub(super) fn exceptions_are_needed(files: &[File]) -> Vec<String> {
 /// Runs the blocks of every page, or of those whose path contains `filter`, with the command
 /// `thalweg`; fails after all pages if one failed.
 pub(crate) fn run(thalweg: &Path, filter: &str) -> Result<()> {
+    let has_curl = run::succeeds(&mut run::command("curl", &["--version"]));
+    ensure!(has_curl, "the blocks need curl (apt-get install curl)");
     let files = source::files()?;
     let mut failed = Vec::new();
     for page in documents(&files).filter(|page| page.path.contains(filter)) {
@@ -146,6 +155,20 @@ pub(crate) fn run(thalweg: &Path, filter: &str) -> Result<()> {
     }
     ensure!(failed.is_empty(), "shell blocks fail in {}", failed.join(", "));
     Ok(())
+}
+
+/// The examples that the blocks run, by name.
+pub(crate) fn examples() -> Result<Vec<String>> {
+    let files = source::files()?;
+    let runs = |step: &Step| step.kind == Kind::Run;
+    let mut names = Vec::new();
+    for step in documents(&files).flat_map(|page| steps(&page.text)).filter(runs) {
+        let after = step.text.split(RUN_EXAMPLE).skip(1);
+        names.extend(after.filter_map(|rest| Some(rest.split_whitespace().next()?.to_owned())));
+    }
+    names.sort();
+    names.dedup();
+    Ok(names)
 }
 
 /// The shell blocks of a page, and the comments with commands.
@@ -220,7 +243,12 @@ impl Scratch {
         let scratch = Scratch { folder: folder.to_owned(), ports };
         let command = folder.join(".bin/thalweg");
         std::fs::write(&command, scratch.command(thalweg))?;
-        run::check(run::command("chmod", &["+x"]).arg(&command))?;
+        let example = folder.join(".bin/example");
+        let built = thalweg.with_file_name("examples").display().to_string();
+        let run =
+            "#!/bin/sh\nname=$1; shift; test \"$1\" != -- || shift\nexec 'BUILT'/$name \"$@\"\n";
+        std::fs::write(&example, run.replace("BUILT", &built))?;
+        run::check(run::command("chmod", &["+x"]).args([&command, &example]))?;
         Ok(scratch)
     }
 
@@ -228,10 +256,10 @@ impl Scratch {
     fn command(&self, thalweg: &Path) -> String {
         let text = "#!/bin/sh\n\
             case \"$1 $* \" in\n\
-            *' --port '* | *' --cluster '* | *' --check '* | *' --help '*) ;;\n\
+            *' --port '* | *' --cluster '* | *' --check '* | *' --help '* | *' --server '*) ;;\n\
             server*) set -- \"$@\" --port 2222 ;;\n\
-            serve*) set -- \"$@\" --port 8500 --rest_api_port 8501 ;;\n\
-            health*) set -- \"$@\" --address 127.0.0.1:2222 ;;\n\
+            serve*) set -- \"$@\" --port 8500 --http-port 8501 ;;\n\
+            health*) set -- \"$@\" --server 127.0.0.1:2222 ;;\n\
             esac\n\
             exec 'THALWEG' \"$@\"\n";
         self.with_ports(text).replace("THALWEG", &thalweg.display().to_string())
@@ -243,7 +271,7 @@ impl Scratch {
 
     /// The shell that runs `text`, in a process group of its own; its output goes to `output`.
     fn shell(&self, text: &str, output: &Path) -> Result<Group> {
-        let text = self.with_ports(text).replace("cargo run --release -- ", "thalweg ");
+        let text = self.with_ports(text).replace(RUN, "thalweg ").replace(RUN_EXAMPLE, "example ");
         // An answer that is an error is no success here.
         let text = format!("curl() {{ command curl --fail-with-body \"$@\"; }}\n{text}");
         let path = std::env::var("PATH").unwrap_or_default();

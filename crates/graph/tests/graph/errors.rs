@@ -1,4 +1,4 @@
-//! Mistakes in a GraphDef: TensorFlow's code, and a sentence that names the node.
+//! Errors of malformed GraphDefs: TensorFlow's code, and a message that names the node.
 
 use thalweg_graph::Graph;
 use thalweg_tensor::Code;
@@ -195,7 +195,7 @@ fn attrs_out_of_bounds() {
     ]);
 }
 
-/// Holds the import of each node, after the constants `c` and `i`, to what is expected of it.
+/// Imports each node, after the constants `c` and `i`, and compares the error with the expected one.
 fn check_nodes(cases: &[(String, &str)]) {
     for (text, expected) in cases {
         assert_eq!(error(&format!("{FLOAT}{INT}{text}")), *expected, "{text}");

@@ -1,4 +1,4 @@
-//! The crate from outside, with the ops of the workspace.
+//! Tests of the public interface, with the ops of the workspace.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod errors;

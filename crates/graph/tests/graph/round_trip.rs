@@ -1,4 +1,4 @@
-//! GraphDefs that TensorFlow wrote come in, and go out as they were.
+//! Round trips: GraphDefs that TensorFlow wrote are imported and exported unchanged.
 
 use prost::Message;
 use thalweg_graph::Graph;
@@ -14,7 +14,7 @@ fn every_recorded_graph() {
     for (name, def) in &graphs {
         match Graph::from_def(registry.clone(), def.clone()) {
             Err(e) => failures.push(format!("{name}: {e}")),
-            // As bytes: a number that is not one is unequal to itself.
+            // As bytes, since NaN differs from itself.
             Ok(graph) if graph.to_def().encode_to_vec() != def.encode_to_vec() => {
                 failures.push(format!("{name}: differs"));
             }

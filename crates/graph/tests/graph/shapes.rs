@@ -77,7 +77,7 @@ fn values_flow_through_shape_arithmetic() {
 }
 
 #[test]
-fn what_is_not_known_stays_unknown() {
+fn unknown_dimensions_stay_unknown() {
     let mut s = scope();
     let x = s.placeholder(DType::Float, &PartialShape::unknown()).unwrap();
     let fed = s.placeholder(DType::Int32, &partial(&[4])).unwrap();

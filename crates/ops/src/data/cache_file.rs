@@ -57,12 +57,13 @@ struct CacheFileReader {
 impl CacheFileReader {
     fn next(&mut self) -> Result<Option<Element>> {
         let path = self.reader.path().to_owned();
-        let other = |what: &str| err!(DataLoss, "{path} is no whole cache of a dataset: {what}");
+        let other =
+            |what: &str| err!(DataLoss, "{path} is not a complete dataset cache file: {what}");
         let Some(count) = self.count else {
             ensure!(
                 self.reader.next_record()? == Some(TITLE),
                 DataLoss,
-                "{path} is no whole cache of a dataset: it does not begin like one"
+                "{path} is not a complete dataset cache file: its header is missing"
             );
             self.count = Some(0);
             return self.next();

@@ -268,7 +268,8 @@ impl Drop for RunningCall {
             return;
         }
         if self.link.take().is_some() && !self.is_done() {
-            self.cancellation.cancel(err!(Cancelled, "nobody waits for the call any more"));
+            self.cancellation
+                .cancel(err!(Cancelled, "the function call was dropped by its iterator"));
         }
     }
 }

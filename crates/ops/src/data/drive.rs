@@ -28,7 +28,10 @@ struct Running {
 impl Drop for Drive {
     fn drop(&mut self) {
         if let Some(running) = self.running.get_mut() {
-            running.scope.cancellation.cancel(err!(Cancelled, "nobody waits for it"));
+            running
+                .scope
+                .cancellation
+                .cancel(err!(Cancelled, "the call was dropped by its caller"));
         }
     }
 }
@@ -50,7 +53,7 @@ impl Work for Drive {
             is_more: false,
             then: done.map(|Running { machine, call, scope }| {
                 Box::new(move || {
-                    scope.cancellation.cancel(err!(Cancelled, "it is done"));
+                    scope.cancellation.cancel(err!(Cancelled, "the call has completed"));
                     drop(machine);
                     call.complete(result);
                 }) as Box<dyn FnOnce() + Send>

@@ -121,7 +121,7 @@ struct OpenIterator {
 
 impl Drop for OpenIterator {
     fn drop(&mut self) {
-        self.scope.cancellation.cancel(err!(Cancelled, "the iterator is gone"));
+        self.scope.cancellation.cancel(err!(Cancelled, "the iterator was dropped"));
     }
 }
 

@@ -102,10 +102,12 @@ struct Distribution {
 
 impl Drop for Distribution {
     fn drop(&mut self) {
-        self.scope.cancellation.cancel(err!(Cancelled, "the iterator is gone"));
+        self.scope.cancellation.cancel(err!(Cancelled, "the iterator was dropped"));
         let shards = std::mem::take(&mut self.distributor.work.queues.lock().shards);
         for request in shards.into_iter().flat_map(|shard| shard.waiting) {
-            request.call.complete(Err(err!(Cancelled, "the iterator was started anew")));
+            request
+                .call
+                .complete(Err(err!(Cancelled, "the MultiDeviceIterator was initialized again")));
         }
     }
 }
@@ -325,7 +327,7 @@ impl AsyncKernel for GetNext {
                 Some(shard) => shard.waiting.push_back(request),
                 None => {
                     drop(queues);
-                    let gone = err!(Cancelled, "the iterator was started anew");
+                    let gone = err!(Cancelled, "the MultiDeviceIterator was initialized again");
                     return request.call.complete(Err(gone));
                 }
             }

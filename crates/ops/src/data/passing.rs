@@ -154,7 +154,7 @@ fn assert_rewrites(init: &KernelInit<'_>) -> Result<AnyKernel> {
         ensure!(
             names.is_empty(),
             InvalidArgument,
-            "Asserted {} transformations beside this one, but pipelines are not rewritten here",
+            "the list of asserted transformations must be empty, got {}: pipelines are not rewritten",
             names.len()
         );
         Ok(input)

@@ -204,7 +204,7 @@ fn record_file(call: &AsyncCall) -> Result<(Source, RecordWriter)> {
     ensure!(
         dataset.spec().is_open || *dataset.spec().dtypes == [DType::String],
         InvalidArgument,
-        "the elements of a dataset that is written must be single strings"
+        "the input dataset must have scalar strings as elements"
     );
     let compression = Compression::from_name(&text(2, "compression_type")?)?;
     let file = call.step.environment().storage.replace(&text(1, "filename")?)?;
@@ -226,7 +226,7 @@ impl AsyncKernel for DatasetToTfRecord {
                     match next.as_deref() {
                         Some([text]) if text.rank() == 0 => open.write(&text.strings()?[0])?,
                         Some(_) => {
-                            let error = err!(InvalidArgument, "an element is not a single string");
+                            let error = err!(InvalidArgument, "an element is not a scalar string");
                             return Poll::Ready(Err(error));
                         }
                         None => {

@@ -67,7 +67,7 @@ impl Scope {
     }
 
     fn session(&self) -> Result<Arc<SessionContext>> {
-        let closed = || err!(Cancelled, "the session that the iterator was made in is closed");
+        let closed = || err!(Cancelled, "the session of the iterator is closed");
         self.session.upgrade().ok_or_else(closed)
     }
 

@@ -150,7 +150,9 @@ fn sparse(
     for (number, held) in elements.iter().enumerate() {
         let tensor = &held.element[0];
         for at in 0..tensor.num_elements() {
-            let Some(place) = places.next() else { bail!(Internal, "more values than counted") };
+            let Some(place) = places.next() else {
+                bail!(Internal, "there are more values than were counted")
+            };
             let mut rest = at;
             for (index, &size) in place[1..].iter_mut().zip(tensor.shape().iter()).rev() {
                 *index = (rest % size) as i64;

@@ -82,7 +82,7 @@ fn content(element: &[Tensor]) -> Result<Vec<u8>> {
                 bytes.extend_from_slice(text);
             }
         }
-        other => bail!(InvalidArgument, "elements of type {other} cannot be told apart"),
+        other => bail!(InvalidArgument, "UniqueDataset does not support elements of dtype {other}"),
     }
     Ok(bytes)
 }

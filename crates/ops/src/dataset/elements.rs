@@ -82,6 +82,6 @@ impl Iterator for Elements {
 
 impl Drop for Elements {
     fn drop(&mut self) {
-        self.scope.cancellation.cancel(err!(Cancelled, "nobody draws any more"));
+        self.scope.cancellation.cancel(err!(Cancelled, "the iterator was dropped"));
     }
 }

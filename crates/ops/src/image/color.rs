@@ -312,7 +312,7 @@ fn adjust_hue(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let shape = check_images(ctx)?;
         let delta = number(ctx, 1, "delta")?;
         check_three_channels(&shape)?;
-        each_pixel(ctx, 15.0, |pixel| turned(pixel, delta * 6.0))
+        each_pixel(ctx, 15.0, |pixel| shift_hue(pixel, delta * 6.0))
     })
 }
 
@@ -321,7 +321,7 @@ const SEXTANTS: [[usize; 3]; 6] =
     [[0, 1, 2], [1, 0, 2], [1, 2, 0], [2, 1, 0], [2, 0, 1], [0, 2, 1]];
 
 /// A pixel with its hue shifted by `delta` sextants.
-fn turned(pixel: [f32; 3], delta: f32) -> [f32; 3] {
+fn shift_hue(pixel: [f32; 3], delta: f32) -> [f32; 3] {
     let [r, g, b] = pixel;
     let sextant = if r < g {
         if b < r {
@@ -344,7 +344,7 @@ fn turned(pixel: [f32; 3], delta: f32) -> [f32; 3] {
         let ratio = (mid - min) / (max - min);
         hue = sextant as f32 + if sextant % 2 == 0 { ratio } else { 1.0 - ratio };
     }
-    hue = around(hue + delta);
+    hue = wrap_hue(hue + delta);
     let sextant = (hue as usize).min(5);
     let ratio = hue - sextant as f32;
     let ratio = if sextant.is_multiple_of(2) { ratio } else { 1.0 - ratio };
@@ -357,7 +357,7 @@ fn turned(pixel: [f32; 3], delta: f32) -> [f32; 3] {
 }
 
 /// The hue reduced to [0, 6). Small values are reduced stepwise, with TensorFlow's rounding.
-fn around(mut hue: f32) -> f32 {
+fn wrap_hue(mut hue: f32) -> f32 {
     if hue.abs() > 600.0 {
         hue = hue.rem_euclid(6.0);
     }
@@ -375,12 +375,12 @@ fn adjust_saturation(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let shape = check_images(ctx)?;
         let scale = number(ctx, 1, "scale")?;
         check_three_channels(&shape)?;
-        each_pixel(ctx, 15.0, |pixel| saturated(pixel, scale))
+        each_pixel(ctx, 15.0, |pixel| scale_saturation(pixel, scale))
     })
 }
 
 /// A pixel with its saturation multiplied by `scale`.
-fn saturated([r, g, b]: [f32; 3], scale: f32) -> [f32; 3] {
+fn scale_saturation([r, g, b]: [f32; 3], scale: f32) -> [f32; 3] {
     let value = r.max(g).max(b);
     let range = value - r.min(g).min(b);
     let saturation = if value > 0.0 { range / value } else { 0.0 };
@@ -402,7 +402,7 @@ fn saturated([r, g, b]: [f32; 3], scale: f32) -> [f32; 3] {
     let chroma = saturation * value;
     let rest = value - chroma;
     let sixths = hue * 6.0;
-    let middle = chroma * (1.0 - (around_two(sixths) - 1.0).abs());
+    let middle = chroma * (1.0 - (wrap_to_two(sixths) - 1.0).abs());
     let mut changed = [rest; 3];
     if let Some(&[max, mid, _]) = SEXTANTS.get(sixths as usize) {
         changed[max] += chroma;
@@ -412,7 +412,7 @@ fn saturated([r, g, b]: [f32; 3], scale: f32) -> [f32; 3] {
 }
 
 /// A number of sextants reduced to [0, 2).
-fn around_two(mut x: f32) -> f32 {
+fn wrap_to_two(mut x: f32) -> f32 {
     if x <= 0.0 {
         x += 2.0;
     }
@@ -541,10 +541,10 @@ mod tests {
             to_rgb(&mut same);
             let close = color.iter().zip(same).all(|(a, b)| (a - b).abs() < 1e-5);
             assert!(close, "{color:?} {same:?}");
-            let turned_back = turned(turned(color, 2.3), -2.3);
+            let turned_back = shift_hue(shift_hue(color, 2.3), -2.3);
             let close = color.iter().zip(turned_back).all(|(a, b)| (a - b).abs() < 1e-5);
             assert!(close, "{color:?} {turned_back:?}");
-            let same = saturated(color, 1.0);
+            let same = scale_saturation(color, 1.0);
             let close = color.iter().zip(same).all(|(a, b)| (a - b).abs() < 1e-5);
             assert!(close, "{color:?} {same:?}");
         }
@@ -553,10 +553,10 @@ mod tests {
     #[test]
     fn endless_turns_end() {
         for delta in [1e30f32, -1e30, f32::INFINITY, f32::NAN] {
-            turned([0.1, 0.7, 0.3], delta);
-            saturated([0.1, 0.7, 0.3], delta);
+            shift_hue([0.1, 0.7, 0.3], delta);
+            scale_saturation([0.1, 0.7, 0.3], delta);
         }
-        saturated([f32::NAN, f32::INFINITY, -1.0], 2.0);
+        scale_saturation([f32::NAN, f32::INFINITY, -1.0], 2.0);
     }
 
     #[test]

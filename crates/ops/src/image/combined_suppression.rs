@@ -5,7 +5,7 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Error, PartialShape, Result, Shape, bail, ensure};
 
 use super::pixels::table;
-use super::suppression::{Chosen, Rules, check_overlap_threshold, choose, overlap, threshold};
+use super::suppression::{Rules, SelectedBox, check_overlap_threshold, choose, overlap, threshold};
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
@@ -136,12 +136,12 @@ fn clip(x: f32) -> f32 {
     x.clamp(0.0, 1.0)
 }
 
-type Detections = Vec<(usize, Chosen)>;
+type Detections = Vec<(usize, SelectedBox)>;
 
 /// The selected boxes of each image with their classes, best first, limited to the output size.
 fn detect(ctx: &KernelContext<'_>, sizes: Sizes, rules: &Rules) -> Result<Vec<Detections>> {
     let Sizes { batch, boxes, classes, .. } = sizes;
-    let mut found: Vec<Result<Vec<Chosen>>> = table(batch * classes, |_| Ok(Vec::new()))?;
+    let mut found: Vec<Result<Vec<SelectedBox>>> = table(batch * classes, |_| Ok(Vec::new()))?;
     let slots = Disjoint::new(&mut found);
     let (corners, scores) = (ctx.slice::<f32>(0)?.as_chunks::<4>().0, ctx.slice::<f32>(1)?);
     ctx.parallel_for(batch * classes, 50.0 * boxes as f64 + 100.0, |range| {

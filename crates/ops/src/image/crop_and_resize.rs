@@ -150,7 +150,7 @@ struct CropAxis {
 /// A sample position: the pixel before it, the pixel after it, and the fractional distance from the
 /// first.
 #[derive(Clone, Copy)]
-struct Place {
+struct SamplePosition {
     lower: usize,
     upper: usize,
     fraction: f32,
@@ -170,12 +170,12 @@ impl CropAxis {
     }
 
     /// The position of the crop's pixel `i`, or `None` outside the image.
-    fn place(&self, i: usize) -> Option<Place> {
+    fn place(&self, i: usize) -> Option<SamplePosition> {
         let place = self.start + i as f32 * self.step;
         if !(0.0..=self.last).contains(&place) {
             return None;
         }
-        Some(Place {
+        Some(SamplePosition {
             lower: place.floor() as usize,
             upper: place.ceil() as usize,
             fraction: place - place.floor(),

@@ -109,7 +109,7 @@ impl Format {
         } else if bytes.starts_with(b"BM") {
             Ok(Format::Bmp)
         } else if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
-            bail!(Unimplemented, "WebP images are not decoded here")
+            bail!(Unimplemented, "WebP images are not supported")
         } else {
             bail!(
                 InvalidArgument,
@@ -315,7 +315,7 @@ fn in_dtype(ctx: &KernelContext<'_>, image: Tensor, dtype: DType) -> Result<Tens
             let data = image.as_slice::<u16>()?;
             convert(ctx, data, out.as_mut_slice::<f32>()?, |x| f32::from(x) * (1.0 / 65535.0))?;
         }
-        (from, to) => bail!(Internal, "{from} samples do not become {to}"),
+        (from, to) => bail!(Internal, "{from} samples cannot be converted to {to}"),
     }
     Ok(out)
 }

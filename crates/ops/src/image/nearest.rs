@@ -140,7 +140,7 @@ where
         check_sizes(original, "original")?;
         let mut out = ctx.zeros(<T::Wide as Element>::DTYPE, original.shape()?)?;
         if ctx.input(0)?.num_elements() > 0 {
-            give_back::<T>(ctx, resized, original, sampling, &mut out)?;
+            scatter_gradient::<T>(ctx, resized, original, sampling, &mut out)?;
         }
         let out = narrowed::<T>(ctx, out)?;
         ctx.set_output(0, out)
@@ -148,7 +148,7 @@ where
 }
 
 /// Adds each pixel of the gradient to the input pixel that it was copied from.
-fn give_back<T: Widen<Wide: Number>>(
+fn scatter_gradient<T: Widen<Wide: Number>>(
     ctx: &KernelContext<'_>,
     resized: Images,
     original: Images,

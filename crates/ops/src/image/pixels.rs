@@ -34,7 +34,7 @@ pub(crate) fn as_floats(ctx: &KernelContext<'_>, i: usize) -> Result<Tensor> {
         DType::Int16 => converted::<i16>(ctx, i),
         DType::Int32 => converted::<i32>(ctx, i),
         DType::Int64 => converted::<i64>(ctx, i),
-        other => bail!(InvalidArgument, "images cannot be {other}"),
+        other => bail!(InvalidArgument, "images do not support dtype {other}"),
     }
 }
 

@@ -198,13 +198,13 @@ where
         };
         let rows = along(sizes.original.height, sizes.resized.height)?;
         let columns = along(sizes.original.width, sizes.resized.width)?;
-        give_back::<T, K>(ctx, &sizes, &rows, &columns)
+        scatter_gradient::<T, K>(ctx, &sizes, &rows, &columns)
     })
 }
 
 /// Sets output 0 to the gradient of a resize op with these taps: adds each pixel of the gradient in
 /// input 0, weighted, to the pixels it was computed from.
-fn give_back<T, const K: usize>(
+fn scatter_gradient<T, const K: usize>(
     ctx: &mut KernelContext<'_>,
     sizes: &GradientSizes,
     rows: &[Taps<K>],

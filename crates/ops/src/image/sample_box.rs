@@ -149,7 +149,7 @@ impl Rectangle {
         (side(self.x).max(0) * side(self.y).max(0)) as f32
     }
 
-    fn meet(&self, other: &Rectangle) -> Rectangle {
+    fn intersection(&self, other: &Rectangle) -> Rectangle {
         let both = |a: [i32; 2], b: [i32; 2]| [a[0].max(b[0]), a[1].min(b[1])];
         Rectangle { x: both(self.x, other.x), y: both(self.y, other.y) }
     }
@@ -267,7 +267,7 @@ fn covers(crop: &Rectangle, covered_min: f32, objects: &[Rectangle]) -> bool {
     crop.area() >= 1.0
         && objects.iter().any(|object| {
             let area = object.area();
-            area >= 1.0 && crop.meet(object).area() / area >= covered_min
+            area >= 1.0 && crop.intersection(object).area() / area >= covered_min
         })
 }
 

@@ -156,7 +156,7 @@ pub(crate) struct Rules {
 
 /// A selected box and its score.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Chosen {
+pub(crate) struct SelectedBox {
     pub(crate) index: u32,
     pub(crate) score: f32,
 }
@@ -167,14 +167,14 @@ pub(crate) fn choose(
     rules: &Rules,
     similarity: impl Fn(u32, u32) -> f32,
     cancelled: impl Fn() -> Result<()>,
-) -> Result<Vec<Chosen>> {
+) -> Result<Vec<SelectedBox>> {
     let out_of_memory = |_| err!(ResourceExhausted, "out of memory for the candidates");
     let mut candidates = Vec::new();
     candidates.try_reserve_exact(scores.len()).map_err(out_of_memory)?;
     let numbered = (0..).zip(scores).filter(|&(_, score)| score > rules.score_min);
     candidates.extend(numbered.map(|(index, score)| Candidate { score, index, seen: 0 }));
     let mut queue = BinaryHeap::from(candidates);
-    let mut chosen: Vec<Chosen> = Vec::new();
+    let mut chosen: Vec<SelectedBox> = Vec::new();
     let is_soft = rules.sigma > 0.0;
     let round = rules.round;
     let scale = if is_soft { round(-0.5 / rules.sigma) } else { 0.0 };
@@ -208,7 +208,7 @@ pub(crate) fn choose(
         }
         if next.score == original {
             chosen.try_reserve(1).map_err(out_of_memory)?;
-            chosen.push(Chosen { index: next.index, score: next.score });
+            chosen.push(SelectedBox { index: next.index, score: next.score });
         } else if next.score > rules.score_min {
             queue.push(next);
         }
@@ -307,7 +307,7 @@ fn rules_from(ctx: &KernelContext<'_>, fixed_threshold: Option<f32>) -> Result<R
 
 /// Sets the outputs: indices; scores if there are three outputs; the number of valid entries if
 /// there are two or three.
-fn set_outputs(ctx: &mut KernelContext<'_>, chosen: &[Chosen], size: usize) -> Result<()> {
+fn set_outputs(ctx: &mut KernelContext<'_>, chosen: &[SelectedBox], size: usize) -> Result<()> {
     let shape = Shape::new(&[size])?;
     let mut indices = ctx.zeros(DType::Int32, shape.clone())?;
     for (out, chosen) in indices.as_mut_slice::<i32>()?.iter_mut().zip(chosen) {

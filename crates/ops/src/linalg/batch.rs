@@ -160,7 +160,7 @@ pub(crate) fn positions(len: usize) -> Result<Vec<usize>> {
 }
 
 /// The output in place of one that was not requested: a scalar zero.
-pub(crate) fn nothing(ctx: &KernelContext<'_>, dtype: DType) -> Result<Tensor> {
+pub(crate) fn unrequested_output(ctx: &KernelContext<'_>, dtype: DType) -> Result<Tensor> {
     ctx.zeros(dtype, Shape::scalar())
 }
 

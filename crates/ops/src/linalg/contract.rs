@@ -166,7 +166,7 @@ impl Matrices {
         let [row_stride, column_stride] = self.strides;
         let data = self.tensor.as_slice::<T>()?.get(offset..).unwrap_or(&[]);
         MatRef::new(data, (rows, columns), (row_stride, column_stride))
-            .ok_or_else(|| err!(Internal, "a factor of an einsum leaves its memory"))
+            .ok_or_else(|| err!(Internal, "a factor of an einsum is out of bounds"))
     }
 }
 
@@ -236,5 +236,5 @@ impl Batch {
 
 fn whole<T>(data: &mut [T], rows: usize, columns: usize) -> Result<MatMut<'_, T>> {
     MatMut::row_major(data, rows, columns)
-        .ok_or_else(|| err!(Internal, "the product does not fit its memory"))
+        .ok_or_else(|| err!(Internal, "the matrix product is out of bounds"))
 }

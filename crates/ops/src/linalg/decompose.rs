@@ -6,7 +6,9 @@ use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};
 use thalweg_tensor::{Element, PartialShape, Result};
 
-use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, nothing, positions, scratch};
+use super::batch::{
+    Batch, Dense, Parts, cost, for_each_matrix, positions, scratch, unrequested_output,
+};
 use super::shapes::Matrices;
 use super::spectral_gradients::{qr_grad, svd_grad};
 use crate::map::{narrowed, wide_view};
@@ -129,7 +131,7 @@ fn singular_values<T: Dense>(init: &KernelInit<'_>) -> Result<AnyKernel> {
             Ok(())
         })?;
         if vectors == Vectors::None {
-            (u, v) = (nothing(ctx, T::DTYPE)?, nothing(ctx, T::DTYPE)?);
+            (u, v) = (unrequested_output(ctx, T::DTYPE)?, unrequested_output(ctx, T::DTYPE)?);
         }
         ctx.set_output(0, s)?;
         ctx.set_output(1, u)?;

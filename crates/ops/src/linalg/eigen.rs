@@ -5,7 +5,7 @@ use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{Element, PartialShape, Result, ensure};
 
-use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, nothing, scratch};
+use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, scratch, unrequested_output};
 use super::shapes::Matrices;
 use super::spectral_gradients::{general_grad, self_adjoint_grad};
 use crate::math::factor::{eigen, symmetric};
@@ -95,7 +95,7 @@ fn self_adjoint<T: Dense>(init: &KernelInit<'_>) -> Result<AnyKernel> {
             decompose(ctx, &data[i * each..(i + 1) * each], n, e, (v, with_vectors))
         })?;
         ctx.set_output(0, e)?;
-        let v = if with_vectors { v } else { nothing(ctx, T::DTYPE)? };
+        let v = if with_vectors { v } else { unrequested_output(ctx, T::DTYPE)? };
         ctx.set_output(1, v)
     })
 }
@@ -193,7 +193,7 @@ fn general<T: General>(init: &KernelInit<'_>) -> Result<AnyKernel> {
             Ok(())
         })?;
         ctx.set_output(0, e)?;
-        let v = if with_vectors { v } else { nothing(ctx, wanted)? };
+        let v = if with_vectors { v } else { unrequested_output(ctx, wanted)? };
         ctx.set_output(1, v)
     })
 }

@@ -106,7 +106,7 @@ fn set_adjoint(
     let [axes, _] = crate::gradients::repeated_axes(g, [&shapes[0], &shapes[1]], |g| {
         Ok([g.shape_of(turned)?, g.shape_of(adjoint)?])
     })?;
-    let summed = crate::gradients::sum_away(g, adjoint, axes, turned)?;
+    let summed = crate::gradients::sum_to_shape(g, adjoint, axes, turned)?;
     let back = g.einsum(&format!("{at}->{own}"), &[summed])?;
     g.set(i, back)
 }

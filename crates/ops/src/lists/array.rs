@@ -261,7 +261,7 @@ impl TensorArray {
             ensure!(
                 !self.dtype.is_object(),
                 InvalidArgument,
-                "there is no zero among tensors of {}",
+                "an unwritten element of a gradient array needs zeros, but dtype {} has none",
                 self.dtype
             );
             state.elements[i].content = Content::Written(ctx.zeros(self.dtype, shape)?);
@@ -274,7 +274,7 @@ impl TensorArray {
         };
         match content {
             Content::Written(value) => Ok(value),
-            _ => bail!(Internal, "what is read was written or has become zeros"),
+            _ => bail!(Internal, "an element that was read has no value"),
         }
     }
 

@@ -22,10 +22,18 @@ pub(crate) fn joined<'a>(
     for i in 0..count {
         let (tensor, range) = piece(i);
         let fits = tensor.is_none_or(|t| t.dtype() == dtype && t.num_elements() == range.len());
-        ensure!(fits && range.start == end, Internal, "piece {i} is not of its place");
+        ensure!(
+            fits && range.start == end,
+            Internal,
+            "piece {i} has the wrong dtype, size or position"
+        );
         end = range.end;
     }
-    ensure!(end == output.num_elements(), Internal, "pieces of {end} elements");
+    ensure!(
+        end == output.num_elements(),
+        Internal,
+        "the pieces have {end} elements, not those of the output"
+    );
     with_cell!(dtype, C => copy::<C>(ctx, C::view_mut(&mut output)?, count, piece)?);
     Ok(output)
 }

@@ -251,7 +251,7 @@ fn single(tensor: &Tensor) -> Result<&VariantValue> {
 /// A list taken from an input to be changed, with the tensor that it was in, for reuse.
 pub(crate) struct Taken {
     list: Arc<TensorList>,
-    shell: Option<Tensor>,
+    container: Option<Tensor>,
 }
 
 impl Taken {
@@ -260,12 +260,12 @@ impl Taken {
         let mut tensor = ctx.take_input(i)?;
         let list = TensorList::of(single(&tensor)?, "the input handle")?;
         if !tensor.is_unique() {
-            return Ok(Taken { list, shell: None });
+            return Ok(Taken { list, container: None });
         }
         if let [slot] = tensor.variants_mut()? {
             *slot = None;
         }
-        Ok(Taken { list, shell: Some(tensor) })
+        Ok(Taken { list, container: Some(tensor) })
     }
 
     /// The list for reading.
@@ -287,13 +287,13 @@ impl Taken {
 
     /// A scalar variant that holds the list.
     pub(crate) fn into_tensor(self) -> Result<Tensor> {
-        let Some(mut shell) = self.shell else {
+        let Some(mut container) = self.container else {
             return Tensor::from_variants(Shape::scalar(), vec![Some(self.list)]);
         };
-        if let [slot] = shell.variants_mut()? {
+        if let [slot] = container.variants_mut()? {
             *slot = Some(self.list);
         }
-        Ok(shell)
+        Ok(container)
     }
 }
 

@@ -246,16 +246,17 @@ fn concatenate(
     for (i, (slot, end)) in slots.enumerate() {
         let length = match (&list.elements()[i], leading.get(i)) {
             (Some(tensor), _) => tensor.shape()[0],
-            (None, Some(&given)) => usize::try_from(given)
-                .map_err(|_| err!(InvalidArgument, "leading_dims has the negative {given}"))?,
+            (None, Some(&given)) => usize::try_from(given).map_err(|_| {
+                err!(InvalidArgument, "leading_dims must not be negative, one is {given}")
+            })?,
             (None, None) => common.ok_or_else(|| {
-                err!(InvalidArgument, "nothing tells the first size of element {i}, never set")
+                err!(InvalidArgument, "the first dimension of uninitialized element {i} is unknown")
             })?,
         };
         rows = rows
             .checked_add(length)
             .filter(|r| r.checked_mul(inner.max(1)).is_some_and(|n| i64::try_from(n).is_ok()))
-            .ok_or_else(|| err!(InvalidArgument, "the elements are too long together"))?;
+            .ok_or_else(|| err!(InvalidArgument, "the concatenated elements are too large"))?;
         (*slot, *end) = (length as i64, (rows * inner) as i64);
     }
     let mut dims: SmallVec<[usize; 6]> = smallvec::smallvec![rows];
@@ -353,7 +354,7 @@ fn split(ctx: &mut KernelContext<'_>) -> Result<()> {
         let Some(piece) = piece else {
             bail!(
                 InvalidArgument,
-                "cannot cut a piece of length {length} at {start} from a tensor with {rows} rows"
+                "rows {start} to {start} + {length} exceed the tensor, which has {rows} rows"
             );
         };
         list.push(Some(tensor.rows(start, piece, Some(ctx.budget()))?), ctx.budget())?;

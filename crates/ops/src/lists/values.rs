@@ -111,14 +111,18 @@ pub(crate) fn zero_variants(ctx: &KernelContext<'_>, tensor: &Tensor) -> Result<
     if value.as_ref().is_some_and(|v| v.type_name() == optional::OPTIONAL_TYPE) {
         return optional::zeros(ctx, value);
     }
-    bail!(Internal, "No zero is like the variant {value:?}")
+    bail!(Internal, "ZerosLike does not support the variant {value:?}")
 }
 
 pub(crate) fn zero_element(ctx: &KernelContext<'_>, element: &Tensor) -> Result<Tensor> {
     match element.dtype() {
         DType::Variant => zero_variants(ctx, element),
         DType::String | DType::Resource => {
-            bail!(InvalidArgument, "there is no zero among tensors of {}", element.dtype())
+            bail!(
+                InvalidArgument,
+                "ZerosLike does not support list elements of dtype {}",
+                element.dtype()
+            )
         }
         dtype => ctx.zeros(dtype, element.shape().clone()),
     }

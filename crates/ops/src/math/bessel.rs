@@ -29,7 +29,7 @@ pub(crate) fn i1e(x: f64) -> f64 {
 
 /// I₀(x).
 pub(crate) fn i0(x: f64) -> f64 {
-    if x.abs() < FAR { i_series(x.abs(), 0.0) } else { grow(i0e(x), x) }
+    if x.abs() < FAR { i_series(x.abs(), 0.0) } else { times_exp(i0e(x), x) }
 }
 
 /// I₁(x).
@@ -38,11 +38,11 @@ pub(crate) fn i1(x: f64) -> f64 {
         let value = i_series(x.abs(), 1.0);
         return if x < 0.0 { -value } else { value };
     }
-    grow(i1e(x), x)
+    times_exp(i1e(x), x)
 }
 
 /// `scaled` times e^|x|, multiplied in two steps: e^|x| overflows before the product does.
-fn grow(scaled: f64, x: f64) -> f64 {
+fn times_exp(scaled: f64, x: f64) -> f64 {
     if x.is_infinite() {
         return if scaled.is_sign_negative() { f64::NEG_INFINITY } else { f64::INFINITY };
     }
@@ -158,15 +158,15 @@ pub(crate) fn k1e(x: f64) -> f64 {
 
 /// K₀(x).
 pub(crate) fn k0(x: f64) -> f64 {
-    k_edge(x).unwrap_or_else(|| if x < 2.0 { k_series(x).0 } else { shrink(k_scaled(x).0, x) })
+    k_edge(x).unwrap_or_else(|| if x < 2.0 { k_series(x).0 } else { over_exp(k_scaled(x).0, x) })
 }
 
 /// K₁(x).
 pub(crate) fn k1(x: f64) -> f64 {
-    k_edge(x).unwrap_or_else(|| if x < 2.0 { k_series(x).1 } else { shrink(k_scaled(x).1, x) })
+    k_edge(x).unwrap_or_else(|| if x < 2.0 { k_series(x).1 } else { over_exp(k_scaled(x).1, x) })
 }
 
-fn shrink(scaled: f64, x: f64) -> f64 {
+fn over_exp(scaled: f64, x: f64) -> f64 {
     if x.is_infinite() { 0.0 } else { scaled * (-x).exp() }
 }
 

@@ -4,12 +4,12 @@
 use num_complex::Complex64;
 
 /// i z.
-fn turned(z: Complex64) -> Complex64 {
+fn times_i(z: Complex64) -> Complex64 {
     Complex64::new(-z.im, z.re)
 }
 
 /// -i z.
-fn turned_back(z: Complex64) -> Complex64 {
+fn times_minus_i(z: Complex64) -> Complex64 {
     Complex64::new(z.im, -z.re)
 }
 
@@ -63,17 +63,17 @@ pub(crate) fn tanh(z: Complex64) -> Complex64 {
 
 /// sin z.
 pub(crate) fn sin(z: Complex64) -> Complex64 {
-    turned_back(sinh(turned(z)))
+    times_minus_i(sinh(times_i(z)))
 }
 
 /// cos z.
 pub(crate) fn cos(z: Complex64) -> Complex64 {
-    cosh(turned(z))
+    cosh(times_i(z))
 }
 
 /// tan z.
 pub(crate) fn tan(z: Complex64) -> Complex64 {
-    turned_back(tanh(turned(z)))
+    times_minus_i(tanh(times_i(z)))
 }
 
 /// √(1 - z) and √(1 + z), with the signs of zeros that the branch cuts need.
@@ -104,12 +104,12 @@ pub(crate) fn atanh(z: Complex64) -> Complex64 {
 
 /// Inverse tangent.
 pub(crate) fn atan(z: Complex64) -> Complex64 {
-    turned_back(atanh(turned(z)))
+    times_minus_i(atanh(times_i(z)))
 }
 
 /// Inverse hyperbolic sine.
 pub(crate) fn asinh(z: Complex64) -> Complex64 {
-    turned_back(asin(turned(z)))
+    times_minus_i(asin(times_i(z)))
 }
 
 /// Inverse hyperbolic cosine, after Kahan.

@@ -168,19 +168,19 @@ fn cos_near<L: Level>(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn sin<L: Level>(x: f32) -> f32 {
     let (turns, left) = quarter_turns(x);
-    turned::<L>(turns, left)
+    sin_of_turns::<L>(turns, left)
 }
 
 /// Cosine, for arguments that are not [`is_far`].
 #[inline(always)]
 pub(crate) fn cos<L: Level>(x: f32) -> f32 {
     let (turns, left) = quarter_turns(x);
-    turned::<L>(turns.wrapping_add(1), left)
+    sin_of_turns::<L>(turns.wrapping_add(1), left)
 }
 
 /// Sine of `turns` quarter turns plus `left`.
 #[inline(always)]
-fn turned<L: Level>(turns: i32, left: f32) -> f32 {
+fn sin_of_turns<L: Level>(turns: i32, left: f32) -> f32 {
     let (sin, cos) = (sin_near::<L>(left), cos_near::<L>(left));
     let value = if turns & 1 == 0 { sin } else { cos };
     let sign = ((turns & 2) as u32) << 30;

@@ -9,7 +9,7 @@ use crate::operand::{Binary, BinaryLoop};
 /// Widens; `out` is as long as `x`.
 pub(crate) fn widen(x: &[f16], out: &mut [f32]) {
     assert_eq!(x.len(), out.len(), "as many out as in");
-    // SAFETY: both are as long as is said, and `out` is nobody else's.
+    // SAFETY: both have the stated length, and `out` is borrowed exclusively.
     unsafe { widen_raw(x.as_ptr(), out.as_mut_ptr(), x.len()) }
 }
 

@@ -21,7 +21,7 @@ fn decode_compressed(init: &KernelInit<'_>) -> Result<AnyKernel> {
         b"" => return AnyKernel::new(crate::array_sources::forward),
         b"ZLIB" => false,
         b"GZIP" => true,
-        b"ZSTD" => bail!(Unimplemented, "DecodeCompressed cannot read ZSTD here"),
+        b"ZSTD" => bail!(Unimplemented, "DecodeCompressed does not support ZSTD"),
         other => bail!(
             InvalidArgument,
             "Only ZLIB, GZIP or NONE are supported compressions, got '{}'",

@@ -175,12 +175,12 @@ fn read_entry(entry: &[u8]) -> Result<(&[u8], &[u8])> {
         match fields.next().transpose()? {
             Some((1, Content::Bytes(bytes))) => key = Some(bytes),
             Some((2, Content::Bytes(bytes))) => value = Some(bytes),
-            _ => bail!(InvalidArgument, "an entry of a map lacks its key or its value"),
+            _ => bail!(InvalidArgument, "a map entry has no key or no value"),
         }
     }
     match (key, value, fields.next()) {
         (Some(key), Some(value), None) => Ok((key, value)),
-        _ => bail!(InvalidArgument, "an entry of a map has more than a key and a value"),
+        _ => bail!(InvalidArgument, "a map entry has fields other than key and value"),
     }
 }
 
@@ -205,7 +205,11 @@ pub(super) fn read_list(feature: &[u8], dtype: DType) -> Result<List<'_>> {
     let count = match dtype {
         DType::String => count_values(body, 0, |_| Ok(0))?,
         DType::Float => count_values(body, 5, |packed| {
-            ensure!(packed.len().is_multiple_of(4), InvalidArgument, "a list of floats is cut off");
+            ensure!(
+                packed.len().is_multiple_of(4),
+                InvalidArgument,
+                "a list of floats is truncated"
+            );
             Ok(packed.len() / 4)
         })?,
         _ => count_values(body, 1, |packed| Ok(packed.iter().filter(|&&b| b < 0x80).count()))?,
@@ -347,7 +351,7 @@ fn put<T>(slots: &mut std::slice::IterMut<'_, T>, value: T) {
 }
 
 fn filled(left: usize) -> Result<()> {
-    ensure!(left == 0, InvalidArgument, "a list lacks {left} of its values");
+    ensure!(left == 0, InvalidArgument, "a list is truncated: {left} values are missing");
     Ok(())
 }
 
@@ -375,7 +379,7 @@ pub(super) fn fill<T: Value>(
     failure.check()
 }
 
-/// Where the parts of `sizes` begin when they lie one after another, and where the last ends.
+/// Cumulative offsets of consecutive parts of these sizes, followed by the end of the last.
 pub(super) fn offsets(
     ctx: &KernelContext<'_>,
     sizes: impl ExactSizeIterator<Item = usize>,

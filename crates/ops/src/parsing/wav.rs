@@ -96,7 +96,7 @@ fn encode_wav(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// The content of a WAV file.
-struct Sound<'a> {
+struct WavFile<'a> {
     channels: usize,
     sample_rate: u32,
     /// Whole frames of 16-bit samples.
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn read(file: &[u8]) -> Result<Sound<'_>> {
+fn read(file: &[u8]) -> Result<WavFile<'_>> {
     let mut reader = Reader { rest: file };
     reader.expect(b"RIFF")?;
     reader.u32()?; // the file's size, which many writers get wrong
@@ -159,7 +159,7 @@ fn read(file: &[u8]) -> Result<Sound<'_>> {
         }
     }
     let data = data.ok_or_else(|| err!(InvalidArgument, "No data chunk found in WAV"))?;
-    Ok(Sound { channels, sample_rate, data })
+    Ok(WavFile { channels, sample_rate, data })
 }
 
 /// The `fmt ` chunk: channels, frames per second, bytes per frame.
@@ -211,13 +211,13 @@ fn decode_wav(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let samples = desired(init.attrs().int("desired_samples")?, "desired_samples")?;
     AnyKernel::new(move |ctx| {
         let file = scalar_string(ctx, 0, "contents")?;
-        let sound = read(&file)?;
-        let frame_bytes = sound.channels * SAMPLE_BYTES;
-        let width = channels.unwrap_or(sound.channels);
-        let frames = samples.unwrap_or(sound.data.len() / frame_bytes);
+        let wav = read(&file)?;
+        let frame_bytes = wav.channels * SAMPLE_BYTES;
+        let width = channels.unwrap_or(wav.channels);
+        let frames = samples.unwrap_or(wav.data.len() / frame_bytes);
         let mut audio = ctx.allocate(DType::Float, Shape::new(&[frames, width])?)?;
         for_each_rows(ctx, audio.as_mut_slice::<f32>()?, width, width as f64, |first, part| {
-            let source = sound.data.chunks_exact(frame_bytes).skip(first).map(Some);
+            let source = wav.data.chunks_exact(frame_bytes).skip(first).map(Some);
             let source = source.chain(std::iter::repeat(None));
             for (row, frame) in part.chunks_exact_mut(width).zip(source) {
                 let Some(frame) = frame else {
@@ -226,13 +226,13 @@ fn decode_wav(init: &KernelInit<'_>) -> Result<AnyKernel> {
                 };
                 for (c, x) in row.iter_mut().enumerate() {
                     // Channels that the file does not have repeat its last one.
-                    let at = c.min(sound.channels - 1) * SAMPLE_BYTES;
+                    let at = c.min(wav.channels - 1) * SAMPLE_BYTES;
                     let value = i16::from_le_bytes([frame[at], frame[at + 1]]);
                     *x = f32::from(value) / 32768.0;
                 }
             }
         })?;
-        let rate = sound.sample_rate as i32;
+        let rate = wav.sample_rate as i32;
         ctx.set_output(0, audio)?;
         ctx.set_output(1, Tensor::scalar(rate))
     })
@@ -296,8 +296,8 @@ mod tests {
             for byte in [0, 1, 0x7f, 0xff] {
                 let mut file = good.clone();
                 file[at] = byte;
-                if let Ok(sound) = read(&file) {
-                    assert!(sound.data.len() <= 8 && sound.channels > 0, "byte {at} is {byte}");
+                if let Ok(wav) = read(&file) {
+                    assert!(wav.data.len() <= 8 && wav.channels > 0, "byte {at} is {byte}");
                 }
             }
         }

@@ -199,7 +199,7 @@ impl Barrier {
             state.incomplete.insert(key.clone(), Incomplete { index, components, _charge });
         }
         let Some(entry) = state.incomplete.get_mut(key) else {
-            bail!(Internal, "a key that was just inserted is gone");
+            bail!(Internal, "a key that was just inserted is missing");
         };
         value.ensure_charged(step.state_budget())?;
         let place = &mut entry.components[component];
@@ -215,7 +215,7 @@ impl Barrier {
             return Ok((is_new, None));
         }
         let Some(entry) = state.incomplete.remove(key) else {
-            bail!(Internal, "a key that was just completed is gone");
+            bail!(Internal, "a key that was just completed is missing");
         };
         let name = [Tensor::scalar(entry.index), Tensor::scalar_string(key.clone())];
         let tuple: Components =

@@ -26,7 +26,7 @@ pub(crate) enum Progress {
     Done(Result<Outputs>),
 }
 
-/// A state machine that requests change.
+/// A state machine driven by requests.
 pub(crate) trait Machine: Send + 'static {
     /// The request of a call.
     type Request: Send + 'static;

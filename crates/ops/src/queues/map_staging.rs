@@ -140,7 +140,7 @@ impl Machine for Staged {
     }
 
     fn withdraw(&mut self, _: Request) -> Error {
-        err!(Cancelled, "the staging area is gone")
+        err!(Cancelled, "the staging area was dropped")
     }
 }
 
@@ -383,7 +383,7 @@ fn check_outputs(outputs: usize, indices: &[usize]) -> Result<()> {
     ensure!(
         indices.len() == outputs,
         Internal,
-        "Staged tensors are asked for by {} indices, but there are {outputs} outputs",
+        "Mismatch of staged tensors: {} indices for {outputs} outputs",
         indices.len()
     );
     Ok(())

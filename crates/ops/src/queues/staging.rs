@@ -142,7 +142,7 @@ impl Machine for Staged {
     }
 
     fn withdraw(&mut self, _: Request) -> Error {
-        err!(Cancelled, "the staging area is gone")
+        err!(Cancelled, "the staging area was dropped")
     }
 }
 

@@ -82,7 +82,7 @@ struct Pair<'a> {
 }
 
 /// Which of the tensors have a value at a coordinate, with its index.
-enum Place {
+enum Occurrence {
     First(usize),
     Second(usize),
     Both(usize, usize),
@@ -110,27 +110,27 @@ impl<'a> Pair<'a> {
     }
 
     /// Calls `visit` for every coordinate of either tensor, in order if both are sorted.
-    fn walk(&self, mut visit: impl FnMut(Place)) {
+    fn walk(&self, mut visit: impl FnMut(Occurrence)) {
         let (mut i, mut j) = (0, 0);
         while i < self.a.count && j < self.b.count {
             match self.a.row(i).cmp(self.b.row(j)) {
                 Ordering::Less => {
-                    visit(Place::First(i));
+                    visit(Occurrence::First(i));
                     i += 1;
                 }
                 Ordering::Equal => {
-                    visit(Place::Both(i, j));
+                    visit(Occurrence::Both(i, j));
                     i += 1;
                     j += 1;
                 }
                 Ordering::Greater => {
-                    visit(Place::Second(j));
+                    visit(Occurrence::Second(j));
                     j += 1;
                 }
             }
         }
-        (i..self.a.count).for_each(|i| visit(Place::First(i)));
-        (j..self.b.count).for_each(|j| visit(Place::Second(j)));
+        (i..self.a.count).for_each(|i| visit(Occurrence::First(i)));
+        (j..self.b.count).for_each(|j| visit(Occurrence::Second(j)));
     }
 
     /// The coordinates and values of the result: `keep` returns the value at a coordinate, or
@@ -138,7 +138,7 @@ impl<'a> Pair<'a> {
     fn merge<T: Element>(
         &self,
         ctx: &KernelContext<'_>,
-        keep: impl Fn(&Place) -> Option<T>,
+        keep: impl Fn(&Occurrence) -> Option<T>,
     ) -> Result<(Tensor, Tensor)> {
         let mut count = 0;
         self.walk(|place| count += usize::from(keep(&place).is_some()));
@@ -149,8 +149,8 @@ impl<'a> Pair<'a> {
         self.walk(|place| {
             let Some(value) = keep(&place) else { return };
             let row = match place {
-                Place::First(i) | Place::Both(i, _) => self.a.row(i),
-                Place::Second(j) => self.b.row(j),
+                Occurrence::First(i) | Occurrence::Both(i, _) => self.a.row(i),
+                Occurrence::Second(j) => self.b.row(j),
             };
             rows[n * rank..(n + 1) * rank].copy_from_slice(row);
             out[n] = value;
@@ -182,9 +182,9 @@ fn add<T: Thresholded>(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let (indices, values) = pair.merge(ctx, |place| {
             // The threshold applies to sums only: values of one tensor alone are kept.
             match *place {
-                Place::First(i) => Some(a[i]),
-                Place::Second(j) => Some(b[j]),
-                Place::Both(i, j) => Some(a[i].plus(b[j])).filter(|s| s.reaches(threshold)),
+                Occurrence::First(i) => Some(a[i]),
+                Occurrence::Second(j) => Some(b[j]),
+                Occurrence::Both(i, j) => Some(a[i].plus(b[j])).filter(|s| s.reaches(threshold)),
             }
         })?;
         let shape = ctx.input(2)?.clone();
@@ -276,9 +276,9 @@ fn extreme<T: Ordered>(
         let choose = |x: T, y: T| if is_nan(&y) { y } else { choose(x, y) };
         let (indices, values) = pair.merge(ctx, |place| {
             Some(match *place {
-                Place::First(i) => choose(a[i], T::default()),
-                Place::Second(j) => choose(T::default(), b[j]),
-                Place::Both(i, j) => choose(a[i], b[j]),
+                Occurrence::First(i) => choose(a[i], T::default()),
+                Occurrence::Second(j) => choose(T::default(), b[j]),
+                Occurrence::Both(i, j) => choose(a[i], b[j]),
             })
         })?;
         ctx.set_output(0, indices)?;

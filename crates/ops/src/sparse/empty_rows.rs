@@ -61,7 +61,7 @@ struct Filled {
     starts: Tensor,
     is_empty: Tensor,
     /// For each value its index in the result.
-    places: Tensor,
+    positions: Tensor,
     is_unchanged: bool,
 }
 
@@ -74,7 +74,7 @@ fn count_rows(
 ) -> Result<Filled> {
     let mut starts = ctx.zeros(DType::Int64, Shape::new(&[rows.saturating_add(1)])?)?;
     let mut is_empty = ctx.allocate(DType::Bool, Shape::new(&[rows])?)?;
-    let mut places = ctx.allocate(DType::Int64, Shape::new(&[count])?)?;
+    let mut positions = ctx.allocate(DType::Int64, Shape::new(&[count])?)?;
     let next = starts.as_mut_slice::<i64>()?;
     let mut is_unchanged = true;
     for i in 0..count {
@@ -94,7 +94,7 @@ fn count_rows(
         total += std::mem::replace(slot, total).max(1);
     }
     next[rows] = total;
-    for (i, place) in places.as_mut_slice::<i64>()?.iter_mut().enumerate() {
+    for (i, place) in positions.as_mut_slice::<i64>()?.iter_mut().enumerate() {
         let start = &mut next[row(i) as usize];
         *place = *start;
         *start += 1;
@@ -103,7 +103,7 @@ fn count_rows(
     for i in 0..count {
         next[row(i) as usize] -= 1;
     }
-    Ok(Filled { starts, is_empty, places, is_unchanged })
+    Ok(Filled { starts, is_empty, positions, is_unchanged })
 }
 
 /// The values at their new indices, and the default in empty rows.
@@ -119,7 +119,7 @@ fn place_values(
     with_cell!(values.dtype(), C => {
         let (from, default) = (C::view(values)?, &C::view(default)?[0]);
         let target = C::view_mut(&mut output)?;
-        for (value, &place) in from.iter().zip(filled.places.as_slice::<i64>()?) {
+        for (value, &place) in from.iter().zip(filled.positions.as_slice::<i64>()?) {
             target[place as usize].clone_from(value);
         }
         for (&start, &empty) in starts.iter().zip(filled.is_empty.as_slice::<bool>()?) {
@@ -141,7 +141,7 @@ fn place_indices(
     let total = starts.last().map_or(0, |&t| t as usize);
     let mut output = matrix(ctx, total, rank)?;
     let rows = output.as_mut_slice::<i64>()?;
-    for (i, &place) in filled.places.as_slice::<i64>()?.iter().enumerate() {
+    for (i, &place) in filled.positions.as_slice::<i64>()?.iter().enumerate() {
         rows[place as usize * rank..][..rank].copy_from_slice(from.row(i));
     }
     for (r, &empty) in filled.is_empty.as_slice::<bool>()?.iter().enumerate() {
@@ -181,7 +181,7 @@ fn fill_sparse(_: &KernelInit<'_>) -> Result<AnyKernel> {
         ctx.set_output(0, indices)?;
         ctx.set_output(1, values)?;
         ctx.set_output(2, filled.is_empty)?;
-        ctx.set_output(3, filled.places)
+        ctx.set_output(3, filled.positions)
     })
 }
 
@@ -240,7 +240,7 @@ fn fill_ragged(_: &KernelInit<'_>) -> Result<AnyKernel> {
         ctx.set_output(0, ids)?;
         ctx.set_output(1, values)?;
         ctx.set_output(2, filled.is_empty)?;
-        ctx.set_output(3, filled.places)
+        ctx.set_output(3, filled.positions)
     })
 }
 
@@ -262,11 +262,12 @@ fn grad<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
             map.shape(),
             grad.shape()
         );
-        let (places, from) = (map.as_slice::<i64>()?, grad.as_slice::<T>()?);
+        let (positions, from) = (map.as_slice::<i64>()?, grad.as_slice::<T>()?);
         let mut output = ctx.allocate_output(0, map.shape().clone())?;
         let mut is_value = ctx.zeros(DType::Bool, grad.shape().clone())?;
         let is_value = is_value.as_mut_slice::<bool>()?;
-        for (i, (slot, &place)) in output.as_mut_slice::<T>()?.iter_mut().zip(places).enumerate() {
+        for (i, (slot, &place)) in output.as_mut_slice::<T>()?.iter_mut().zip(positions).enumerate()
+        {
             ensure!(
                 (0..from.len() as i64).contains(&place),
                 InvalidArgument,

@@ -115,7 +115,7 @@ impl Level<'_> {
     /// Output index of each value of this dimension, or -1, given the output indices of its rows.
     /// Only the first `needed` are computed; a row holds at most `width` values at distance
     /// `stride`.
-    fn places(
+    fn output_indices(
         &self,
         ctx: &KernelContext<'_>,
         parents: &[i64],
@@ -127,8 +127,8 @@ impl Level<'_> {
             Partition::RowSplits => self.check_splits(parents.len())?,
             _ => self.len,
         };
-        let mut places = ctx.allocate(DType::Int64, Shape::new(&[found.min(needed)])?)?;
-        let slots = places.as_mut_slice::<i64>()?;
+        let mut output_indices = ctx.allocate(DType::Int64, Shape::new(&[found.min(needed)])?)?;
+        let slots = output_indices.as_mut_slice::<i64>()?;
         let place = |row: i64, column: usize| {
             if row < 0 || column >= width { -1 } else { row + (column * stride) as i64 }
         };
@@ -140,7 +140,7 @@ impl Level<'_> {
                     *slot = place(parent, column);
                 }
             }
-            return Ok(places);
+            return Ok(output_indices);
         }
         let mut column = 0;
         for i in 0..self.len {
@@ -163,7 +163,7 @@ impl Level<'_> {
                 *slot = place(parents[row], column);
             }
         }
-        Ok(places)
+        Ok(output_indices)
     }
 
     /// The number of values in the rows.
@@ -338,17 +338,18 @@ fn scatter(
     let strides = crate::strided::strides(&shape);
     let needed = |level: usize| levels.get(level).map_or(values.shape()[0], Level::rows);
     // Rows without a partition entry need no index; missing rows are rejected below.
-    let mut places = ctx.allocate(DType::Int64, Shape::new(&[first.min(needed(0))])?)?;
-    for (i, place) in places.as_mut_slice::<i64>()?.iter_mut().enumerate() {
+    let mut output_indices = ctx.allocate(DType::Int64, Shape::new(&[first.min(needed(0))])?)?;
+    for (i, place) in output_indices.as_mut_slice::<i64>()?.iter_mut().enumerate() {
         *place = if i < shape[0] { (i * strides[0]) as i64 } else { -1 };
     }
     for (k, level) in levels.iter().enumerate() {
-        let parents = places.as_slice::<i64>()?;
-        places = level.places(ctx, parents, shape[k + 1], strides[k + 1], needed(k + 1))?;
+        let parents = output_indices.as_slice::<i64>()?;
+        output_indices =
+            level.output_indices(ctx, parents, shape[k + 1], strides[k + 1], needed(k + 1))?;
     }
     with_cell!(values.dtype(), C => {
         let (from, to) = (C::view(values)?, C::view_mut(output)?);
-        for (row, &place) in from.chunks_exact(element).zip(places.as_slice::<i64>()?) {
+        for (row, &place) in from.chunks_exact(element).zip(output_indices.as_slice::<i64>()?) {
             if let Ok(place) = usize::try_from(place) {
                 to[place..place + element].clone_from_slice(row);
             }

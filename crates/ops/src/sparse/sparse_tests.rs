@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use parking_lot::Mutex;
 use thalweg_graph::{ArgType, AttrKind, Op};
 use thalweg_kernel::Family;
 use thalweg_tensor::{Bytes, Code, DType, Shape, Tensor};
@@ -129,12 +130,24 @@ impl Sizes {
 
 const DTYPES: [DType; 5] = [DType::Float, DType::Int64, DType::Int32, DType::String, DType::Bool];
 
+/// The name for the rest of the process, in which it is kept once.
+fn interned(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock();
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let leaked: &'static str = Box::leak(name.into());
+    names.insert(leaked);
+    leaked
+}
+
 /// A node of this op with random attrs and inputs of its signature.
 fn invent(op: &'static str, signature: &Op, random: &mut Random) -> Call {
     let mut node = call(op);
     let (mut types, mut lists, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
     for attr in &signature.attrs {
-        let name: &'static str = Box::leak(attr.name.clone().into_boxed_str());
+        let name = interned(&attr.name);
         let allowed = if attr.allowed_types.is_empty() { &DTYPES[..] } else { &attr.allowed_types };
         node = match (attr.kind, attr.is_list) {
             (AttrKind::Type, false) => {

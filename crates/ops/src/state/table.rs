@@ -189,7 +189,7 @@ impl Table {
         self.check_values(keys, values)?;
         match &mut *self.content.write() {
             Content::Static { .. } => {
-                bail!(Unimplemented, "a table that is initialized once takes no insertions")
+                bail!(Unimplemented, "a static hash table does not support insertion")
             }
             Content::Mutable(rows) => rows.insert(keys, values, Duplicates::Replace),
             Content::Dense(buckets) => {
@@ -205,7 +205,7 @@ impl Table {
         self.entries(keys)?;
         match &mut *self.content.write() {
             Content::Static { .. } => {
-                bail!(Unimplemented, "a table that is initialized once removes nothing")
+                bail!(Unimplemented, "a static hash table does not support removal")
             }
             Content::Mutable(rows) => rows.remove(keys),
             Content::Dense(buckets) => {

@@ -126,7 +126,7 @@ impl Format {
         ensure!(
             wanted.min(count) > 0,
             OutOfRange,
-            "{path}: no line to read, of {count} there are and {wanted} wanted"
+            "{path}: there is no line to read: the file has {count} lines, vocab_size is {wanted}"
         );
         // A table that is already initialized keeps its content; the file is only checked.
         let is_full = table.is_initialized();

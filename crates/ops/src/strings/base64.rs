@@ -78,7 +78,7 @@ fn decode(text: &[u8], out: &mut StringBuilder) -> Result<()> {
         _ => text,
     };
     if digits.len() % 4 == 1 {
-        bail!(InvalidArgument, "{} base64 characters cannot be whole bytes", digits.len());
+        bail!(InvalidArgument, "a base64 string cannot have {} characters", digits.len());
     }
     for group in digits.chunks(4) {
         let mut bits = 0;
@@ -87,13 +87,14 @@ fn decode(text: &[u8], out: &mut StringBuilder) -> Result<()> {
             ensure!(
                 value < 64,
                 InvalidArgument,
-                "{:?} is not a character of base64",
+                "invalid base64 character {:?}",
                 char::from(group[i])
             );
             bits = bits << 6 | u32::from(value);
         }
         let bytes = bits.to_be_bytes();
-        let whole = bytes.get(1..group.len()).ok_or_else(|| err!(Internal, "a group of none"))?;
+        let whole =
+            bytes.get(1..group.len()).ok_or_else(|| err!(Internal, "an empty base64 group"))?;
         out.push(whole)?;
     }
     Ok(())

@@ -137,7 +137,7 @@ fn output_shape(hypothesis: &Rows<'_>, truth: &Rows<'_>) -> Result<Shape> {
     ensure!(
         shape.num_elements() > 0,
         InvalidArgument,
-        "there is nothing to compare in shape {shape}"
+        "the output has no elements in shape {shape}"
     );
     Ok(shape)
 }
@@ -167,7 +167,7 @@ fn equality<'a>(hypothesis: &'a Tensor, truth: &'a Tensor) -> Result<Box<Equal<'
             2 => cells::<Bits<2>>(hypothesis, truth),
             4 => cells::<Bits<4>>(hypothesis, truth),
             8 => cells::<Bits<8>>(hypothesis, truth),
-            _ => bail!(Unimplemented, "{dtype} elements have no edit distance"),
+            _ => bail!(Unimplemented, "EditDistance does not support dtype {dtype}"),
         },
     }
 }

@@ -114,7 +114,7 @@ fn printed(ctx: &KernelContext<'_>, notation: Notation, spec: Spec) -> Result<Te
                 })
             })
         }
-        other => bail!(Unimplemented, "{other} has no form as a string"),
+        other => bail!(Unimplemented, "AsString does not support dtype {other}"),
     }
 }
 
@@ -152,13 +152,13 @@ fn template_parts(template: &Bytes, placeholder: &[u8], inputs: usize) -> Result
         ensure!(
             parts.len() <= inputs,
             InvalidArgument,
-            "the template has places for more than the {inputs} tensors given"
+            "the template has more placeholders than the {inputs} input tensors"
         );
     }
     ensure!(
         parts.len() == inputs,
         InvalidArgument,
-        "the template has places for {} tensors, {inputs} are given",
+        "the template has {} placeholders, but there are {inputs} input tensors",
         parts.len()
     );
     parts.push(rest);

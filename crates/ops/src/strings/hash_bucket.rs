@@ -128,7 +128,7 @@ fn row_hash(data: &Tensor, columns: usize) -> Result<Box<dyn Fn(usize) -> u64 + 
     ensure!(
         !data.dtype().is_object(),
         InvalidArgument,
-        "{} elements have no fingerprint",
+        "Fingerprint does not support dtype {}",
         data.dtype()
     );
     let (bytes, row_bytes) = (data.as_bytes()?, columns * data.dtype().size());

@@ -76,7 +76,7 @@ impl Grams {
         let inner = tokens
             .get(first..)
             .and_then(|t| t.get(..inner))
-            .ok_or_else(|| err!(Internal, "an n-gram leaves its row"))?;
+            .ok_or_else(|| err!(Internal, "an n-gram is out of bounds of its row"))?;
         let mut is_first = true;
         let mut put = |item: &[u8]| {
             if !std::mem::take(&mut is_first) {

@@ -44,14 +44,14 @@ fn with_scalar_patterns(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 /// Cache of the last compiled expression, since steps usually repeat it.
-struct Latest {
+struct CompiledCache {
     is_whole: bool,
     compiled: Mutex<Option<(Bytes, Arc<Regex>)>>,
 }
 
-impl Latest {
-    fn new(is_whole: bool) -> Latest {
-        Latest { is_whole, compiled: Mutex::new(None) }
+impl CompiledCache {
+    fn new(is_whole: bool) -> CompiledCache {
+        CompiledCache { is_whole, compiled: Mutex::new(None) }
     }
 
     fn get(&self, pattern: &Bytes) -> Result<Arc<Regex>> {
@@ -68,7 +68,7 @@ impl Latest {
 }
 
 fn regex_full_match(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    let latest = Latest::new(true);
+    let latest = CompiledCache::new(true);
     AnyKernel::new(move |ctx| {
         let regex = latest.get(scalar_string(ctx, 1, "pattern")?)?;
         full_match(ctx, &regex)
@@ -93,7 +93,7 @@ fn full_match(ctx: &mut KernelContext<'_>, regex: &Regex) -> Result<()> {
 }
 
 fn regex_replace(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let latest = Latest::new(false);
+    let latest = CompiledCache::new(false);
     let is_global = init.attrs().bool("replace_global")?;
     AnyKernel::new(move |ctx| {
         let regex = latest.get(scalar_string(ctx, 1, "pattern")?)?;

@@ -75,7 +75,11 @@ impl Policy {
             }
         };
         let is_code = (0..=0x10_ffff).contains(&replacement);
-        ensure!(is_code, InvalidArgument, "replacement_char {replacement} is no code point");
+        ensure!(
+            is_code,
+            InvalidArgument,
+            "replacement_char {replacement} is not a Unicode code point"
+        );
         let replaces_controls = match attrs.get("replace_control_characters") {
             Some(_) => attrs.bool("replace_control_characters")?,
             None => false,
@@ -84,14 +88,14 @@ impl Policy {
     }
 
     /// Whether the policy applies to a code point.
-    fn minds(&self, code: Option<u32>) -> bool {
+    fn applies_to(&self, code: Option<u32>) -> bool {
         code.is_none_or(|c| self.replaces_controls && c <= 0x1f)
     }
 
     /// The code point in its place, or `None` to drop it.
     fn resolve(&self, code: Option<u32>) -> Option<u32> {
         match code {
-            Some(c) if !self.minds(code) => Some(c),
+            Some(c) if !self.applies_to(code) => Some(c),
             _ => (self.on_error != OnError::Skip).then_some(self.replacement),
         }
     }
@@ -216,7 +220,7 @@ fn transcode(
         if result.is_err() {
             return;
         }
-        if policy.minds(code) && policy.on_error == OnError::Fail {
+        if policy.applies_to(code) && policy.on_error == OnError::Fail {
             result = Err(Policy::malformed());
         } else if let Some(code) = policy.resolve(code) {
             result = to.encode(code, out);
@@ -269,7 +273,7 @@ fn encode(code: i32, to: Encoding, policy: Policy, out: &mut StringBuilder) -> R
     ensure!(
         valid.is_some() || policy.on_error != OnError::Fail,
         InvalidArgument,
-        "{code} is no code point, or half of a surrogate pair"
+        "{code} is not a valid Unicode code point, or is a surrogate"
     );
     policy.resolve(valid).map_or(Ok(()), |code| to.encode(code, out))
 }

@@ -36,12 +36,12 @@ fn audio_summary_v2(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 fn summarize(ctx: &mut KernelContext<'_>, sample_rate: f32, max_outputs: i64) -> Result<()> {
     let tag = text(&scalar_string(ctx, 0, "tag")?)?;
-    let values = sounds(ctx, &tag, ctx.input(1)?, sample_rate, max_outputs)?;
+    let values = audio_values(ctx, &tag, ctx.input(1)?, sample_rate, max_outputs)?;
     set_summary(ctx, values)
 }
 
 /// One summary value for each of the first audio clips of a batch.
-pub(crate) fn sounds(
+pub(crate) fn audio_values(
     ctx: &KernelContext<'_>,
     tag: &str,
     tensor: &Tensor,

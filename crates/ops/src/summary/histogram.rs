@@ -18,13 +18,13 @@ pub(crate) static FAMILY: Family = Family {
 fn histogram_summary(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let tag = text(&scalar_string(ctx, 0, "tag")?)?;
-        let value = spread(tag, ctx.input(1)?)?;
+        let value = histogram_value(tag, ctx.input(1)?)?;
         set_summary(ctx, vec![value])
     })
 }
 
 /// The histogram of a tensor's elements.
-pub(crate) fn spread(tag: String, tensor: &Tensor) -> Result<pb::summary::Value> {
+pub(crate) fn histogram_value(tag: String, tensor: &Tensor) -> Result<pb::summary::Value> {
     let mut histogram = Histogram::new();
     for_each_number(tensor, |x| {
         ensure!(!x.is_nan(), InvalidArgument, "Nan in summary histogram for: {tag}");

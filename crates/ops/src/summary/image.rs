@@ -49,12 +49,12 @@ struct Size {
 
 fn summarize(ctx: &mut KernelContext<'_>, max_images: i64, bad_color: &[u8]) -> Result<()> {
     let tag = text(&scalar_string(ctx, 0, "tag")?)?;
-    let values = pictures(ctx, &tag, ctx.input(1)?, max_images, bad_color)?;
+    let values = image_values(ctx, &tag, ctx.input(1)?, max_images, bad_color)?;
     set_summary(ctx, values)
 }
 
 /// One summary value for each of the first images of a batch.
-pub(crate) fn pictures(
+pub(crate) fn image_values(
     ctx: &KernelContext<'_>,
     tag: &str,
     tensor: &Tensor,
@@ -81,7 +81,7 @@ pub(crate) fn pictures(
     for i in 0..batch.min(usize::try_from(max_images).unwrap_or(0)) {
         ctx.check_cancelled()?;
         let mut pixels = ctx.allocate(DType::UInt8, thalweg_tensor::Shape::new(&[elements])?)?;
-        paint(tensor, i * elements, depth, bad_color, pixels.as_mut_slice()?)?;
+        to_bytes(tensor, i * elements, depth, bad_color, pixels.as_mut_slice()?)?;
         let picture = pb::summary::Image {
             height: height as i32,
             width: width as i32,
@@ -94,7 +94,7 @@ pub(crate) fn pictures(
 }
 
 /// Converts the image that begins at element `start` of `tensor` to bytes.
-fn paint(
+fn to_bytes(
     tensor: &Tensor,
     start: usize,
     depth: usize,
@@ -133,7 +133,7 @@ fn paint(
             let split = |x: f16| (x.to_f32(), x.is_finite());
             normalize(&tensor.as_slice::<f16>()?[range], split, one, bad_color, pixels);
         }
-        other => bail!(InvalidArgument, "an image summary cannot show {other} elements"),
+        other => bail!(InvalidArgument, "ImageSummary does not support dtype {other}"),
     }
     Ok(())
 }

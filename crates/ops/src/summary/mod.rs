@@ -69,7 +69,7 @@ pub(crate) fn for_each_number(
                 $(DType::$dtype => {
                     tensor.as_slice::<$t>()?.iter().try_for_each(|&x| each($widen(x)))
                 })+
-                other => Err(err!(InvalidArgument, "a summary cannot show {other} elements")),
+                other => Err(err!(InvalidArgument, "summaries do not support dtype {other}")),
             }
         };
     }

@@ -13,9 +13,9 @@ use thalweg_proto::summary::value::Value as Content;
 use thalweg_proto::{self as pb, Codec};
 use thalweg_tensor::{DType, Resource, Result, Tensor, ensure, err};
 
-use super::audio::sounds;
-use super::histogram::spread;
-use super::image::pictures;
+use super::audio::audio_values;
+use super::histogram::histogram_value;
+use super::image::image_values;
 use super::{for_each_number, text, value};
 use crate::files::path_of;
 use crate::parsing::scalar_string;
@@ -238,7 +238,7 @@ fn write_histogram(_: &KernelInit<'_>) -> Result<AnyKernel> {
             bytes.iter_mut().zip(flags).for_each(|(byte, &flag)| *byte = flag.into());
             tensor = numbers;
         }
-        let value = spread(tag, &tensor)?;
+        let value = histogram_value(tag, &tensor)?;
         write_values(ctx, vec![value])
     })
 }
@@ -254,7 +254,7 @@ fn write_image(init: &KernelInit<'_>) -> Result<AnyKernel> {
             "bad_color must be a vector, got shape {}",
             color.shape()
         );
-        let values = pictures(ctx, &tag, ctx.input(3)?, max_images, color.as_slice()?)?;
+        let values = image_values(ctx, &tag, ctx.input(3)?, max_images, color.as_slice()?)?;
         write_values(ctx, values)
     })
 }
@@ -270,7 +270,8 @@ fn write_audio(init: &KernelInit<'_>) -> Result<AnyKernel> {
             "sample_rate must be a scalar, got shape {}",
             rate.shape()
         );
-        let values = sounds(ctx, &tag, ctx.input(3)?, rate.as_slice::<f32>()?[0], max_outputs)?;
+        let values =
+            audio_values(ctx, &tag, ctx.input(3)?, rate.as_slice::<f32>()?[0], max_outputs)?;
         write_values(ctx, values)
     })
 }

@@ -84,7 +84,7 @@ pub(super) fn has_read(readers: &AtomicU32) -> bool {
 pub(super) struct IterationCount(AtomicUsize);
 
 impl IterationCount {
-    /// Sets the count of an iteration that nobody else uses yet.
+    /// Sets the count of an iteration that no other thread uses yet.
     #[inline]
     pub(super) fn begin(&self, count: usize) {
         self.0.store(count, Ordering::Relaxed);

@@ -51,7 +51,7 @@ impl StepState {
         start: Option<Duration>,
         runner: &mut Runner,
     ) {
-        // SAFETY: whoever holds a `Ready` is counted by its iteration, which so is there.
+        // SAFETY: a `Ready` is counted by its iteration, which therefore is alive.
         let it = unsafe { &*ready.iteration };
         let node = &self.exec.nodes[ready.node() as usize];
         let base = runner.stack.len();
@@ -86,7 +86,7 @@ impl StepState {
             self.record(ready.node(), start, &[]);
         }
         if runner.stack.len() > base.max(1) && self.offers.is_parallel() {
-            self.offer_dear(base.max(1), runner);
+            self.offer_expensive(base.max(1), runner);
         }
     }
 
@@ -95,12 +95,12 @@ impl StepState {
         let base = runner.stack.len().max(1);
         runner.stack.push(ready);
         if self.offers.is_parallel() {
-            self.offer_dear(base, runner);
+            self.offer_expensive(base, runner);
         }
     }
 
     /// Offers the expensive nodes among those just made ready, beyond the first.
-    fn offer_dear(self: &Arc<Self>, from: usize, runner: &mut Runner) {
+    fn offer_expensive(self: &Arc<Self>, from: usize, runner: &mut Runner) {
         let mut i = from;
         while i < runner.stack.len() {
             let ready = runner.stack[i];
@@ -236,7 +236,7 @@ impl StepState {
             }
         }
         for slot in &frame.constants {
-            // SAFETY: the loop is over, so nobody reads its constants.
+            // SAFETY: the loop is over, so no node reads its constants.
             unsafe { *slot.0.get() = Value::Empty };
         }
         outside.children[kind.child as usize].store(ptr::null_mut(), Ordering::Relaxed);
@@ -373,7 +373,7 @@ impl StepState {
             if frame.is_null() {
                 frame = frames.take(index, kind);
                 let (id, number) = self.position(it);
-                // SAFETY: the pool owns it and nobody else has it.
+                // SAFETY: the pool owns it alone.
                 unsafe { (*frame).prepare(kind, it, frame_id(id, number, kind.name_hash)) };
                 self.settle(it, 1, &mut Vec::new());
                 place.store(frame.cast_mut(), Ordering::Release);
@@ -542,7 +542,7 @@ impl StepState {
     /// Stores the outputs of a node that completed later, and decrements its successors' counts.
     pub(super) fn release_framed(&self, done: Ready, outputs: Outputs, ready: &mut Vec<Ready>) {
         let node = &self.exec.nodes[done.node() as usize];
-        // SAFETY: whoever holds a `Ready` is counted by its iteration, which so is there.
+        // SAFETY: a `Ready` is counted by its iteration, which therefore is alive.
         let it = unsafe { &*done.iteration };
         let mut dead: smallvec::SmallVec<[bool; 8]> = smallvec::SmallVec::new();
         for (i, value) in outputs.into_iter().enumerate() {

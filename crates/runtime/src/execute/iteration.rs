@@ -107,7 +107,7 @@ impl Iteration {
         }
     }
 
-    /// An input's value; the last reader takes it away, so that nobody else holds it.
+    /// An input's value; the last reader takes it away, so that it holds the only reference.
     #[inline(always)]
     pub(super) fn take(&self, input: Input) -> Value {
         if input.shared == SOLE {
@@ -129,7 +129,7 @@ impl Iteration {
             // SAFETY: all others have counted themselves off, after they read: this one is alone.
             return unsafe { std::mem::take(&mut *slot) };
         }
-        // SAFETY: the slot was written before the node's count fell to zero, and nobody changes
+        // SAFETY: the slot was written before the node's count fell to zero, and no thread changes
         // it while a reader that has not counted itself off is left: this one.
         let value = unsafe { (*slot).clone() };
         if has_read(readers) {
@@ -147,7 +147,7 @@ impl Iteration {
         unsafe { (*(*self.frame).constants[input.slot as usize].0.get()).clone() }
     }
 
-    /// Sets all counts; nobody uses the iteration.
+    /// Sets all counts of an iteration that is not in use.
     pub(super) fn reset(&mut self, readers: &[u32], pending: &[u32]) {
         for (count, &initial) in self.pending.iter_mut().zip(pending) {
             *count.get_mut() = initial;
@@ -259,7 +259,7 @@ impl FrameInner {
             let last = self.owned.last_mut().expect("one was just pushed");
             ptr::from_mut::<Iteration>(last)
         });
-        // SAFETY: the frame owns it, and nobody uses it: it is new, or was given back.
+        // SAFETY: the frame owns it, and it is not in use: it is new, or was given back.
         let it_ref = unsafe { &mut *it };
         *it_ref.number.get_mut() = number;
         *it_ref.next.get_mut() = ptr::null_mut();
@@ -271,7 +271,7 @@ impl FrameInner {
     ///
     /// # Safety
     ///
-    /// It is one of this frame's, and nobody uses it.
+    /// It is one of this frame's, and not in use.
     pub(super) unsafe fn give_back(&mut self, it: *mut Iteration, kind: &FrameInfo) {
         // SAFETY: the caller's promise.
         let it_ref = unsafe { &mut *it };

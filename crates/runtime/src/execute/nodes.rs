@@ -201,7 +201,7 @@ impl StepState {
         let first = node.first_slot as usize;
         let slots = &it.values[first..first + node.num_outputs() as usize];
         // SAFETY: a slot is a transparent cell over a value; only this node writes these, and their
-        // readers wait to be counted down, so nobody else looks at them.
+        // readers wait to be counted down, so no other thread reads them.
         unsafe { std::slice::from_raw_parts_mut(slots.as_ptr().cast_mut().cast(), slots.len()) }
     }
 
@@ -302,7 +302,7 @@ impl StepState {
         runner: &mut Runner,
     ) {
         let node = &self.exec.nodes[ready.node() as usize];
-        // SAFETY: whoever holds a `Ready` is counted by its iteration, which so is there.
+        // SAFETY: a `Ready` is counted by its iteration, which therefore is alive.
         let it = unsafe { &*ready.iteration };
         let (previous, base) =
             STARTING.with(|s| (s.state.replace(Arc::as_ptr(self)), s.ready.borrow().len()));
@@ -411,7 +411,10 @@ impl StepState {
 
     fn rendezvous(&self) -> Result<&Arc<dyn Rendezvous>> {
         self.shared.rendezvous.as_ref().ok_or_else(|| {
-            err!(InvalidArgument, "a step on one device has nobody to exchange tensors with")
+            err!(
+                InvalidArgument,
+                "a step on one device has no rendezvous: it cannot send or receive tensors"
+            )
         })
     }
 

@@ -37,13 +37,13 @@ impl Outstanding {
         }
     }
 
-    /// As new, if nobody else knows it.
+    /// Resets it; no other thread refers to it.
     pub(crate) fn reset(&mut self) {
         self.count.store(0, Ordering::Relaxed);
         self.is_waiting.store(false, Ordering::Relaxed);
     }
 
-    /// Counts `more`. The caller is counted already, or nobody else knows the step yet.
+    /// Counts `more`. The caller is counted already, or no other thread refers to the step yet.
     #[inline]
     pub(crate) fn add(&self, more: usize) {
         self.count.fetch_add(more, Ordering::Relaxed);
@@ -55,8 +55,8 @@ impl Outstanding {
         self.count.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Counts one off; whether it was the last. Whoever counts the last one off ends the step and
-    /// calls [`Outstanding::wake_waiter`].
+    /// Counts one off; true if it was the last: then the caller ends the step and calls
+    /// [`Outstanding::wake_waiter`].
     #[inline]
     pub(crate) fn release(&self) -> bool {
         self.count.fetch_sub(1, Ordering::SeqCst) == 1

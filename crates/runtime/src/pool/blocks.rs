@@ -28,7 +28,7 @@ impl Blocks {
         }
     }
 
-    /// A block that nobody else has claimed; none if there is none left. The caller must call
+    /// Claims a block; `None` if all are claimed. The caller must call
     /// [`Blocks::finish`] once for it.
     pub(crate) fn claim(&self) -> Option<usize> {
         let block = self.next.fetch_add(1, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! Threads of a pool that have nothing to do: how they sleep, and how they are woken.
 //!
-//! Whoever has a job publishes it and then reads the number of sleepers; a sleeper counts itself and
+//! A thread that queues a job publishes it and then reads the number of sleepers; a sleeper counts itself and
 //! then looks for jobs. A sequentially consistent fence stands between the two on both sides, so at
 //! least one sees the other: the sleeper is woken, or it sees the job and stays awake. A sleeper
-//! holds the lock from before it counts itself until it waits, and whoever wakes takes the lock, so
+//! holds the lock from before it counts itself until it waits, and the waking thread takes the lock, so
 //! the call is not lost. A sleeper that was woken already looks for jobs before it sleeps again.
 //!
 //! `tests/loom` checks this.

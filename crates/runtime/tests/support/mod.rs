@@ -15,7 +15,7 @@ use thalweg_kernel::{
 };
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_runtime::{Session, SessionOptions};
-use thalweg_tensor::{DType, Result, Shape, Tensor, bail, err};
+use thalweg_tensor::{DType, Result, Shape, Tensor, bail, ensure, err};
 
 const UNARY: OpDef = OpDef::new("", shape::unchanged).with_interface("x: float | y: float");
 
@@ -26,7 +26,7 @@ pub(crate) static TOYS: Family = Family {
         OpDef { name: "ToyPanic", ..UNARY },
         OpDef { name: "ToyNothing", ..UNARY },
         OpDef { name: "ToyWrong", ..UNARY },
-        OpDef { name: "ToyDear", ..UNARY },
+        OpDef { name: "ToyExpensive", ..UNARY },
         OpDef { name: "ToyLoop", ..UNARY },
         OpDef::new("ToyUnique", shape::unknown).with_interface("x: float | y: bool"),
         OpDef::new("ToyAsync", shape::unchanged)
@@ -52,7 +52,7 @@ pub(crate) static TOYS: Family = Family {
             create: |_| AnyKernel::new(|ctx| ctx.set_output(0, Tensor::scalar(1i32))),
             ..KernelSpec::CPU
         },
-        KernelSpec { op: "ToyDear", create: dear, ..KernelSpec::CPU },
+        KernelSpec { op: "ToyExpensive", create: expensive, ..KernelSpec::CPU },
         KernelSpec { op: "ToyLoop", create: long_loop, ..KernelSpec::CPU },
         KernelSpec { op: "ToyUnique", create: unique, ..KernelSpec::CPU },
         KernelSpec { op: "ToyAsync", create: later, ..KernelSpec::CPU },
@@ -63,6 +63,7 @@ pub(crate) static TOYS: Family = Family {
 fn add(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let (a, b) = (ctx.input(0)?.clone(), ctx.input(1)?.clone());
+        ensure!(a.shape() == b.shape(), InvalidArgument, "a is {}, b {}", a.shape(), b.shape());
         let mut sum = ctx.allocate_output(0, a.shape().clone())?;
         let (x, y) = (a.as_slice::<f32>()?, b.as_slice::<f32>()?);
         for (s, (x, y)) in sum.as_mut_slice::<f32>()?.iter_mut().zip(x.iter().zip(y)) {
@@ -73,7 +74,7 @@ fn add(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// Adds one, slowly enough to be worth another thread.
-fn dear(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn expensive(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_micros(20) {

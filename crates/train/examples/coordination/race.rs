@@ -1,19 +1,14 @@
 //! Five workers train on digits, one of them slow: what each coordination mode makes of it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use thalweg_cluster::RemoteSession;
-use thalweg_graph::{OpRegistry, Scope};
-use thalweg_tensor::{DType, Result, Tensor};
+use thalweg_tensor::{Result, Tensor};
 use thalweg_train::{
     Chief, Cluster, Coordinated, Dense, Flatten, Layer, Mode, Model, Optimizer, losses, mnist,
 };
-
-static OPS: LazyLock<Arc<OpRegistry>> = LazyLock::new(|| {
-    thalweg_ops::op_registry(thalweg_ops::FAMILIES).expect("our own definitions parse")
-});
 
 /// Digits that the loss is measured on.
 const TESTED: usize = 200;
@@ -110,18 +105,18 @@ impl Race {
     }
 
     fn worker(&self, cluster: &Cluster, index: usize) -> Result<Worker> {
-        let mut model = cluster.place(Model::new(Scope::new(OPS.clone())).seed(1), index)?;
-        let images = model.input("images", DType::Float, &[None, Some(28), Some(28), Some(1)])?;
-        let labels = model.input("labels", DType::Int64, &[None])?;
-        let pixels = Flatten.apply(&mut model, images)?;
-        let logits = Dense::new(10).apply(&mut model, pixels)?;
-        let loss = losses::softmax_cross_entropy(&mut model, logits, labels)?;
+        let model = cluster.place(Model::new().seed(1), index)?;
+        let images = model.placeholder::<f32>("images", [None, Some(28), Some(28), Some(1)]);
+        let labels = model.placeholder::<i64>("labels", [None]);
+        let logits = Dense::new(10).apply(&model, &Flatten.apply(&model, &images));
+        let loss = losses::softmax_cross_entropy(&logits, &labels);
         let optimizer = Optimizer::sgd(0.1).locking();
         let replica = cluster.replica(index);
-        let train = self.mode.minimize(&mut model, &optimizer, loss, replica)?;
+        let train = self.mode.minimize(&model, &optimizer, &loss, replica)?;
+        let model = model.as_scope();
         let init = model.init()?;
         let session = Arc::new(cluster.session(index, &model.to_graph())?);
-        let (init, loss) = (model.node_name(init), model.name_of(loss));
+        let (init, loss) = (model.node_name(init), loss.name()?);
         Ok(Worker { session, train, init, loss })
     }
 

@@ -1,10 +1,12 @@
 //! Fully connected layers, dropout and flattening.
 
-use thalweg_graph::Output;
-use thalweg_tensor::{Result, ensure};
+use crate::model::concat;
+use thalweg_api::{Any, NewOp, Output};
+use thalweg_tensor::err;
 
 use super::{Activation, Layer};
-use crate::{Initializer, Model, Phase};
+use crate::model::in_compute_dtype;
+use crate::{Initializer, Model, Phase, losses};
 
 /// Fully connected layer: `activation(x W + b)`.
 #[derive(Clone, Debug)]
@@ -48,7 +50,7 @@ impl Dense {
 
     /// Sets the initializer of the weights.
     #[must_use]
-    pub fn kernel(self, kernel: Initializer) -> Dense {
+    pub fn kernel_initializer(self, kernel: Initializer) -> Dense {
         Dense { kernel, ..self }
     }
 
@@ -60,69 +62,49 @@ impl Dense {
 }
 
 impl Layer for Dense {
-    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
-        let inputs = model.features(x)?;
-        let mut layer = model.layer("dense");
-        let kernel = layer.parameter("kernel", &[inputs, self.units], &self.kernel)?;
-        let weights = kernel.read(&mut layer)?;
+    fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32> {
+        let Some(inputs) = model.features(x) else { return model.poisoned() };
+        let layer = model.layer("dense");
+        let weights = layer.parameter("kernel", &[inputs, self.units], &self.kernel);
         if self.l2 > 0.0 && layer.phase() == Phase::Training {
-            let penalty = crate::losses::l2(&mut layer, weights, self.l2)?;
-            layer.add_penalty(&kernel.parts[0], penalty);
+            layer.add_penalty(&layer.full_name("kernel"), &losses::l2(&weights, self.l2));
         }
-        let mut y = rows_times(&mut layer, x, weights, self.units)?;
+        let mut y = rows_times(&layer, &x.typed().within(&layer), &weights, self.units);
         if self.has_bias {
-            let bias = layer.parameter("bias", &[self.units], &Initializer::Zeros)?;
-            let bias = bias.read(&mut layer)?;
-            y = layer.add("BiasAdd", &[y, bias])?;
+            y = y.bias_add(&layer.parameter("bias", &[self.units], &Initializer::Zeros));
         }
-        self.activation.apply(&mut layer, y)
+        self.activation.of(&y)
     }
 }
 
 /// Matrix product over the last dimension of `x`, whatever the leading dimensions.
 pub(super) fn rows_times(
-    model: &mut Model,
-    x: Output,
-    weights: Output,
+    layer: &Model,
+    x: &Output<f32>,
+    weights: &Output<f32>,
     units: usize,
-) -> Result<Output> {
-    let shape = model.shape(x);
-    let rank = shape.rank();
-    ensure!(
-        rank.is_some_and(|rank| rank >= 2),
-        InvalidArgument,
-        "a dense layer needs an input of rank 1 or more, got shape {shape}"
-    );
-    if rank == Some(2) {
-        return model.add("MatMul", &[x, weights]);
+) -> Output<f32> {
+    let shape = x.shape();
+    let product = |x: &Output<f32>| in_compute_dtype(layer, (x, weights), |x, w| x.matmul(w));
+    match shape.dims() {
+        Some([_, _]) => product(x),
+        Some([leading @ .., Some(inputs)]) if !leading.is_empty() => {
+            let rows = product(&x.reshape([-1, *inputs as i32]));
+            if leading.iter().filter(|size| size.is_none()).count() < 2 {
+                // At most one size is unknown: Reshape infers it.
+                let sizes = leading.iter().map(|size| size.map_or(-1, |size| size as i32));
+                return rows.reshape(sizes.chain([units as i32]).collect::<Vec<i32>>());
+            }
+            let leading: Output<i32> = NewOp::new(layer, "StridedSlice")
+                .input(&x.shape_tensor())
+                .input([0])
+                .input([-1])
+                .input([1])
+                .output();
+            rows.reshape(&concat(&[&leading, &layer.constant([units as i32])], 0))
+        }
+        _ => layer.wrong_shape("a dense layer needs an input of rank 2 or more", x),
     }
-    let inputs = model.features(x)?;
-    let flat = model.ints(&[-1, inputs as i32])?;
-    let rows = model.add("Reshape", &[x, flat])?;
-    let product = model.add("MatMul", &[rows, weights])?;
-    let shape = replace_last(model, x, units)?;
-    model.add("Reshape", &[product, shape])
-}
-
-/// The shape of `x` with another last dimension.
-fn replace_last(model: &mut Model, x: Output, last: usize) -> Result<Output> {
-    let dims = model.shape(x);
-    let known: Option<Vec<i32>> =
-        dims.dims().map(|dims| dims.iter().map(|d| d.map_or(-1, |d| d as i32)).collect());
-    if let Some(mut known) =
-        known.filter(|k| k[..k.len() - 1].iter().filter(|d| **d < 0).count() < 2)
-    {
-        // At most one size is unknown: Reshape infers it.
-        let end = known.len() - 1;
-        known[end] = last as i32;
-        return model.ints(&known);
-    }
-    let shape = model.shape_of(x)?;
-    let (zero, end, one) = (model.ints(&[0])?, model.ints(&[-1])?, model.ints(&[1])?);
-    let leading = model.add("StridedSlice", &[shape, zero, end, one])?;
-    let last = model.ints(&[last as i32])?;
-    let axis = model.int(0)?;
-    model.op("ConcatV2").inputs(&[leading, last, axis]).build()
 }
 
 /// Dropout: sets a random fraction of the elements to zero during training and scales the others up
@@ -140,28 +122,21 @@ impl Dropout {
 }
 
 impl Layer for Dropout {
-    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
-        ensure!(
-            (0.0..1.0).contains(&self.rate),
-            InvalidArgument,
-            "the dropout rate must be in [0, 1), got {}",
-            self.rate
-        );
-        if model.phase() == Phase::Inference || self.rate == 0.0 {
-            return Ok(x);
+    fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32> {
+        let x = x.typed::<f32>();
+        if !(0.0..1.0).contains(&self.rate) {
+            let rate = self.rate;
+            let error = err!(InvalidArgument, "the dropout rate must be in [0, 1), got {rate}");
+            return model.mistake(error);
         }
-        let mut layer = model.layer("dropout");
-        let dtype = layer.dtype(x);
-        let shape = layer.shape_of(x)?;
-        let (seed, seed2) = layer.next_seeds();
-        let node = layer.op("RandomUniform").input(shape).attr("dtype", dtype);
-        let uniform = node.attr("seed", seed).attr("seed2", seed2).build()?;
-        let rate = layer.number(dtype, f64::from(self.rate))?;
-        let stays = layer.add("GreaterEqual", &[uniform, rate])?;
-        let scale = layer.number(dtype, 1.0 / (1.0 - f64::from(self.rate)))?;
-        let scaled = layer.add("Mul", &[x, scale])?;
-        let zero = layer.number(dtype, 0.0)?;
-        layer.add("SelectV2", &[stays, scaled, zero])
+        if model.phase() == Phase::Inference || self.rate == 0.0 {
+            return x;
+        }
+        let layer = model.layer("dropout");
+        let x = x.within(&layer);
+        let uniform = layer.random_uniform::<f32>(&x.shape_tensor());
+        let scale = (1.0 / (1.0 - f64::from(self.rate))) as f32;
+        uniform.greater_equal(self.rate).select(x * scale, 0.0)
     }
 }
 
@@ -170,16 +145,13 @@ impl Layer for Dropout {
 pub struct Flatten;
 
 impl Layer for Flatten {
-    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
-        let shape = model.shape(x);
-        let size =
-            shape.dims().and_then(|dims| dims.get(1..)?.iter().copied().product::<Option<usize>>());
-        ensure!(
-            size.is_some(),
-            InvalidArgument,
-            "a tensor of shape {shape} cannot be flattened: all but its first size must be known"
-        );
-        let target = model.ints(&[-1, size.unwrap_or(1) as i32])?;
-        model.add("Reshape", &[x, target])
+    fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32> {
+        let x = x.typed::<f32>();
+        let shape = x.shape();
+        let sizes = shape.dims().and_then(|dims| dims.get(1..));
+        match sizes.and_then(|sizes| sizes.iter().copied().product::<Option<usize>>()) {
+            Some(size) => x.reshape([-1, size as i32]),
+            None => model.wrong_shape("all sizes but the first must be known to flatten", &x),
+        }
     }
 }

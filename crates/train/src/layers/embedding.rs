@@ -1,10 +1,11 @@
 //! Embedding tables.
 
-use thalweg_graph::Output;
+use thalweg_api::{Any, Output, TensorType};
+use thalweg_graph::Endpoint;
 use thalweg_tensor::{Result, ensure};
 
 use super::Layer;
-use crate::{Initializer, Model, Part, Variable};
+use crate::{Initializer, Model, ModelScope, Part, Variable};
 
 /// An embedding table: rows looked up by index. Its gradient is sparse (`IndexedSlices`).
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ impl Embedding {
 
     /// Splits the table with the `mod` strategy: row `i` is in shard `i % shards`, and each shard
     /// is placed on its own. The shards are separate variables in checkpoints too;
-    /// [`Model::partitioned`] splits into contiguous rows (`div` strategy) and saves them as one
+    /// [`ModelScope::partitioned`] splits into contiguous rows (`div` strategy) and saves them as one
     /// variable.
     #[must_use]
     pub fn shards(self, shards: usize) -> Embedding {
@@ -32,12 +33,12 @@ impl Embedding {
 
     /// Sets the initializer of the rows.
     #[must_use]
-    pub fn first(self, first: Initializer) -> Embedding {
+    pub fn initializer(self, first: Initializer) -> Embedding {
         Embedding { first, ..self }
     }
 
     /// The shards of the table, as variables of the layer `model`.
-    pub fn tables(&self, model: &Model) -> Result<Vec<Variable>> {
+    pub(crate) fn tables(&self, model: &ModelScope) -> Result<Vec<Variable>> {
         ensure!(
             self.shards >= 1 && self.shards <= self.rows.max(1),
             InvalidArgument,
@@ -55,19 +56,72 @@ impl Embedding {
         };
         (0..self.shards).map(part).collect()
     }
+
+    /// The table as it is shared: by several lookups, or as the weights of a sampled loss.
+    #[track_caller]
+    pub fn table(&self, model: &Model) -> Table {
+        let layer = model.layer("embedding").as_scope();
+        let parts = model.graph().build(|_| self.tables(&layer)).unwrap_or_default();
+        Table { parts }
+    }
+
+    /// As [`Embedding::table`], in one variable that has this name, also in checkpoints.
+    #[track_caller]
+    pub fn table_named(&self, model: &Model, name: &str) -> Table {
+        let dims = [self.rows, self.width];
+        let scope = model.as_scope();
+        let parts = model.graph().build(|_| Ok(scope.parameter(name, &dims, &self.first)?.parts));
+        Table { parts: parts.unwrap_or_default() }
+    }
+}
+
+/// The variables of an embedding table; none if it could not be added.
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub(crate) parts: Vec<Variable>,
+}
+
+impl Table {
+    /// The rows of these indices.
+    #[track_caller]
+    pub fn lookup<I: TensorType>(&self, model: &Model, ids: &Output<I>) -> Output<f32> {
+        let Ok(at) = ids.endpoint() else { return model.poisoned() };
+        if self.parts.is_empty() {
+            return model.poisoned();
+        }
+        model.build(|model| lookup(model, &self.parts, at))
+    }
+
+    /// The values of the variables that hold the table.
+    #[track_caller]
+    pub fn values(&self, model: &Model) -> Vec<Output<f32>> {
+        let variable = |part: &Variable| model.existing_variable::<f32>(Some(part.clone()));
+        self.parts.iter().map(|part| variable(part).value().clone()).collect()
+    }
+
+    /// The variables that hold the table.
+    pub fn variables(&self) -> &[Variable] {
+        &self.parts
+    }
 }
 
 impl Layer for Embedding {
-    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
-        let mut layer = model.layer("embedding");
-        let tables = self.tables(&layer)?;
-        lookup(&mut layer, &tables, x)
+    fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32> {
+        let Ok(at) = x.endpoint() else { return model.poisoned() };
+        model.layer("embedding").build(|layer| {
+            let tables = self.tables(layer)?;
+            lookup(layer, &tables, at)
+        })
     }
 }
 
 /// `embedding_lookup`: the rows of `ids` from a table that `tables` hold, either as partitions
 /// along an axis or, where they are separate variables, with the `mod` strategy.
-pub(crate) fn lookup(model: &mut Model, tables: &[Variable], ids: Output) -> Result<Output> {
+pub(crate) fn lookup(
+    model: &mut ModelScope,
+    tables: &[Variable],
+    ids: Endpoint,
+) -> Result<Endpoint> {
     if let [table] = tables {
         return table.gather(model, ids);
     }
@@ -83,7 +137,12 @@ pub(crate) fn lookup(model: &mut Model, tables: &[Variable], ids: Output) -> Res
 
 /// Lookup in a table that is partitioned along its columns: every partition is looked up and the
 /// results are concatenated.
-fn columns(model: &mut Model, tables: &[Variable], ids: Output, part: &Part) -> Result<Output> {
+fn columns(
+    model: &mut ModelScope,
+    tables: &[Variable],
+    ids: Endpoint,
+    part: &Part,
+) -> Result<Endpoint> {
     let mut found = Vec::with_capacity(tables.len());
     for table in tables {
         found.push(table.gather(&mut model.on(&table.device), ids)?);
@@ -94,7 +153,7 @@ fn columns(model: &mut Model, tables: &[Variable], ids: Output, part: &Part) -> 
 }
 
 /// Shard and row within the shard by the `mod` strategy.
-fn in_turn(model: &mut Model, ids: Output, parts: usize) -> Result<[Output; 2]> {
+fn in_turn(model: &mut ModelScope, ids: Endpoint, parts: usize) -> Result<[Endpoint; 2]> {
     let dtype = model.dtype(ids);
     let count = model.number(dtype, parts as f64)?;
     Ok([model.add("FloorMod", &[ids, count])?, model.add("FloorDiv", &[ids, count])?])
@@ -102,9 +161,14 @@ fn in_turn(model: &mut Model, ids: Output, parts: usize) -> Result<[Output; 2]> 
 
 /// Shard and row within the shard by the `div` strategy: contiguous ranges, the first ones longer
 /// by one row.
-fn in_runs(model: &mut Model, ids: Output, rows: usize, parts: usize) -> Result<[Output; 2]> {
+fn in_runs(
+    model: &mut ModelScope,
+    ids: Endpoint,
+    rows: usize,
+    parts: usize,
+) -> Result<[Endpoint; 2]> {
     let dtype = model.dtype(ids);
-    let number = |model: &mut Model, value: usize| model.number(dtype, value as f64);
+    let number = |model: &mut ModelScope, value: usize| model.number(dtype, value as f64);
     let (size, larger) = (rows / parts, rows % parts);
     let (short, long) = (number(model, size)?, number(model, size + 1)?);
     let larger = number(model, larger)?;
@@ -120,11 +184,11 @@ fn in_runs(model: &mut Model, ids: Output, rows: usize, parts: usize) -> Result<
 
 /// Gathers rows from the shards, given the shard of each row and its row there.
 fn rows_by(
-    model: &mut Model,
+    model: &mut ModelScope,
     tables: &[Variable],
-    ids: Output,
-    find: impl FnOnce(&mut Model, Output) -> Result<[Output; 2]>,
-) -> Result<Output> {
+    ids: Endpoint,
+    find: impl FnOnce(&mut ModelScope, Endpoint) -> Result<[Endpoint; 2]>,
+) -> Result<Endpoint> {
     let flat = model.ints(&[-1])?;
     let flat = model.add("Reshape", &[ids, flat])?;
     let [part, row] = find(model, flat)?;
@@ -132,7 +196,7 @@ fn rows_by(
     let size = model.add("Size", &[flat])?;
     let (zero, one) = (model.int(0)?, model.int(1)?);
     let positions = model.add("Range", &[zero, size, one])?;
-    let cut = |model: &mut Model, what: Output| {
+    let cut = |model: &mut ModelScope, what: Endpoint| {
         let node = model.op("DynamicPartition").inputs(&[what, part]);
         node.attr("num_partitions", tables.len() as i64).build_all()
     };

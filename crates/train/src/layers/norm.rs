@@ -1,10 +1,9 @@
 //! Batch and layer normalization.
 
-use thalweg_graph::Output;
-use thalweg_tensor::{Result, ensure};
+use thalweg_api::{Any, NewOp, Output};
 
 use super::Layer;
-use crate::{Initializer, Model, Phase, Variable};
+use crate::{Initializer, Model, Phase};
 
 /// Batch normalization: each channel gets mean 0 and variance 1 over the batch, then a learned
 /// scale and offset. Inference uses the moving averages that training kept.
@@ -31,17 +30,6 @@ impl BatchNorm {
     pub fn epsilon(self, epsilon: f32) -> BatchNorm {
         BatchNorm { epsilon, ..self }
     }
-
-    /// Updates a moving average: `moving -= (moving - batch) * (1 - momentum)`.
-    fn follow(self, layer: &mut Model, kept: &Variable, batch: Output) -> Result<()> {
-        let old = kept.read(layer)?;
-        let gap = layer.add("Sub", &[old, batch])?;
-        let part = layer.float(1.0 - self.momentum)?;
-        let step = layer.add("Mul", &[gap, part])?;
-        let node = layer.op("AssignSubVariableOp").inputs(&[kept.handle, step]).build_node()?;
-        layer.add_update(node);
-        Ok(())
-    }
 }
 
 impl Default for BatchNorm {
@@ -51,51 +39,42 @@ impl Default for BatchNorm {
 }
 
 impl Layer for BatchNorm {
-    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
-        let channels = model.features(x)?;
-        let rank = model.shape(x).rank();
-        ensure!(
-            rank == Some(2) || rank == Some(4),
-            InvalidArgument,
-            "batch normalization needs an input of rank 2 or 4, got shape {}",
-            model.shape(x)
-        );
-        let mut layer = model.layer("batch_normalization");
-        let dims = [channels];
-        let variable = |layer: &Model, name, first| layer.parameter(name, &dims, &first);
-        let scale = variable(&layer, "gamma", Initializer::Ones)?.read(&mut layer)?;
-        let offset = variable(&layer, "beta", Initializer::Zeros)?.read(&mut layer)?;
-        let kept = |layer: &Model, name, first| {
-            layer.counter(name, thalweg_tensor::DType::Float, &dims, &first)
-        };
-        let mean = kept(&layer, "moving_mean", Initializer::Zeros)?;
-        let variance = kept(&layer, "moving_variance", Initializer::Ones)?;
-
-        let images = if rank == Some(4) {
-            x
-        } else {
-            let shape = layer.ints(&[-1, 1, 1, channels as i32])?;
-            layer.add("Reshape", &[x, shape])?
-        };
+    fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32> {
+        let x = x.typed::<f32>();
+        let Some(channels) = model.features(&x) else { return model.poisoned() };
+        let rank = x.shape().rank();
+        if rank != Some(2) && rank != Some(4) {
+            return model.wrong_shape("batch normalization needs an input of rank 2 or 4", &x);
+        }
+        let layer = model.layer("batch_normalization");
+        let mut images = x.within(&layer);
+        if rank == Some(2) {
+            images = images.reshape([-1, 1, 1, channels as i32]);
+        }
+        let scale = layer.parameter("gamma", &[channels], &Initializer::Ones);
+        let offset = layer.parameter("beta", &[channels], &Initializer::Zeros);
+        let mean = layer.counter::<f32>("moving_mean", &[channels], &Initializer::Zeros);
+        let variance = layer.counter::<f32>("moving_variance", &[channels], &Initializer::Ones);
         let is_training = layer.phase() == Phase::Training;
-        let used = if is_training {
-            let none = layer.constant(&thalweg_tensor::Tensor::vector::<f32>(&[])?)?;
-            [none, none]
+        let node = NewOp::new(&layer, "FusedBatchNormV3").input(&images).input(&scale);
+        let node = node.input(&offset);
+        let node = if is_training {
+            let none = layer.constant(Vec::<f32>::new());
+            node.input(&none).input(&none)
         } else {
-            [mean.read(&mut layer)?, variance.read(&mut layer)?]
+            node.input(mean.value()).input(variance.value())
         };
-        let node = layer.op("FusedBatchNormV3").inputs(&[images, scale, offset, used[0], used[1]]);
-        let node = node.attr("epsilon", self.epsilon).attr("is_training", is_training);
-        let outputs = node.build_all()?;
+        let node = node.attr("epsilon", self.epsilon).attr("is_training", is_training).build();
         if is_training {
-            self.follow(&mut layer, &mean, outputs[1])?;
-            self.follow(&mut layer, &variance, outputs[2])?;
+            // moving -= (moving - batch) * (1 - momentum)
+            for (kept, i) in [(&mean, 1), (&variance, 2)] {
+                let batch = node.output::<f32>(i);
+                let step = (kept.read_within(&layer) - batch) * (1.0 - self.momentum);
+                layer.add_update(&kept.assign_sub(&step));
+            }
         }
-        if rank == Some(4) {
-            return Ok(outputs[0]);
-        }
-        let shape = layer.ints(&[-1, channels as i32])?;
-        layer.add("Reshape", &[outputs[0], shape])
+        let y = node.output::<f32>(0);
+        if rank == Some(4) { y } else { y.reshape([-1, channels as i32]) }
     }
 }
 
@@ -125,23 +104,14 @@ impl Default for LayerNorm {
 }
 
 impl Layer for LayerNorm {
-    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
-        let features = model.features(x)?;
-        let mut layer = model.layer("layer_normalization");
-        let scale = layer.parameter("gamma", &[features], &Initializer::Ones)?.read(&mut layer)?;
-        let offset = layer.parameter("beta", &[features], &Initializer::Zeros)?.read(&mut layer)?;
-        let axis = layer.ints(&[-1])?;
-        let mean = layer.op("Mean").inputs(&[x, axis]).attr("keep_dims", true).build()?;
-        let gap = layer.add("Sub", &[x, mean])?;
-        let square = layer.add("Square", &[gap])?;
-        let node = layer.op("Mean").inputs(&[square, axis]).attr("keep_dims", true);
-        let variance = node.build()?;
-        let dtype = layer.dtype(x);
-        let epsilon = layer.number(dtype, f64::from(self.epsilon))?;
-        let variance = layer.add("AddV2", &[variance, epsilon])?;
-        let inverse = layer.add("Rsqrt", &[variance])?;
-        let normal = layer.add("Mul", &[gap, inverse])?;
-        let scaled = layer.add("Mul", &[normal, scale])?;
-        layer.add("AddV2", &[scaled, offset])
+    fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32> {
+        let Some(features) = model.features(x) else { return model.poisoned() };
+        let layer = model.layer("layer_normalization");
+        let x = x.typed::<f32>().within(&layer);
+        let scale = layer.parameter("gamma", &[features], &Initializer::Ones);
+        let offset = layer.parameter("beta", &[features], &Initializer::Zeros);
+        let gap = &x - x.mean_keepdims([-1]);
+        let variance = gap.square().mean_keepdims([-1]);
+        gap * (variance + self.epsilon).rsqrt() * scale + offset
     }
 }

@@ -1,7 +1,6 @@
 //! 2-D pooling.
 
-use thalweg_graph::Output;
-use thalweg_tensor::Result;
+use thalweg_api::{Any, NewOp, Output};
 
 use super::{Layer, Padding};
 use crate::Model;
@@ -36,29 +35,44 @@ macro_rules! pool {
         }
 
         impl Layer for $name {
-            fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
+            fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32> {
                 let (window, stride) = (self.window as i64, self.stride as i64);
-                let node = model.op($op).input(x).attr("ksize", &[1, window, window, 1][..]);
+                let node = NewOp::new(model, $op).input(&x.typed::<f32>());
+                let node = node.attr("ksize", &[1, window, window, 1][..]);
                 let node = node.attr("strides", &[1, stride, stride, 1][..]);
-                node.attr("padding", self.padding.name()).build()
+                node.attr("padding", self.padding.name()).output()
             }
         }
     };
 }
 
 pool!(
-    /// Max pooling.
-    MaxPool,
+    /// Max pooling of images.
+    MaxPool2d,
     "MaxPool"
 );
 pool!(
-    /// Average pooling.
-    AveragePool,
+    /// Average pooling of images.
+    AveragePool2d,
     "AvgPool"
 );
 
 /// Global average pooling: the mean of each channel over height and width.
-pub fn global_average_pool(model: &mut Model, x: Output) -> Result<Output> {
-    let axes = model.ints(&[1, 2])?;
-    model.add("Mean", &[x, axes])
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GlobalAveragePool2d;
+
+impl Layer for GlobalAveragePool2d {
+    fn build(&self, _: &Model, x: &Output<Any>) -> Output<f32> {
+        x.typed::<f32>().mean_axes([1, 2])
+    }
+}
+
+/// Global max pooling: the maximum of each channel over height and width.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GlobalMaxPool2d;
+
+impl Layer for GlobalMaxPool2d {
+    fn build(&self, _: &Model, x: &Output<Any>) -> Output<f32> {
+        x.typed::<f32>().max_axes([1, 2])
+    }
 }

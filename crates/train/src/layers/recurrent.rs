@@ -1,8 +1,9 @@
 //! Recurrent layers over `[batch, time, features]`; they return `[batch, time, units]` or the last
 //! time step.
 
-use thalweg_graph::{Output, Scope};
-use thalweg_tensor::{DType, Result, Shape, Tensor};
+use crate::model::concat;
+use thalweg_api::{Any, NewOp, Output};
+use thalweg_graph::{Endpoint, Scope};
 
 use super::Layer;
 use super::dense::rows_times;
@@ -34,7 +35,7 @@ macro_rules! constructors {
 
             /// Returns the outputs of all time steps.
             #[must_use]
-            pub fn sequence(self) -> $name {
+            pub fn return_sequences(self) -> $name {
                 $name(Recurrent { gives_all: true, ..self.0 })
             }
         }
@@ -45,128 +46,108 @@ constructors!(Lstm);
 constructors!(Gru);
 
 impl Recurrent {
-    /// The input part of the gates of all time steps, time-major, as one matrix product.
-    fn inputs(self, layer: &mut Model, x: Output, gates: usize) -> Result<Output> {
-        let inputs = layer.features(x)?;
-        let width = gates * self.units;
-        let kernel = layer.parameter("kernel", &[inputs, width], &Initializer::GlorotUniform)?;
-        let kernel = kernel.read(layer)?;
-        let product = rows_times(layer, x, kernel, width)?;
-        let order = layer.ints(&[1, 0, 2])?;
-        layer.add("Transpose", &[product, order])
-    }
-
     /// A zero state for each example of the batch.
-    fn zeros(self, layer: &mut Model, x: Output) -> Result<Output> {
-        let shape = layer.shape_of(x)?;
-        let (from, to, step) = (layer.ints(&[0])?, layer.ints(&[1])?, layer.ints(&[1])?);
-        let batch = layer.add("StridedSlice", &[shape, from, to, step])?;
-        let units = layer.ints(&[self.units as i32])?;
-        let axis = layer.int(0)?;
-        let shape = layer.op("ConcatV2").inputs(&[batch, units, axis]).build()?;
-        let dtype = layer.dtype(x);
-        let zero = layer.number(dtype, 0.0)?;
-        layer.add("Fill", &[shape, zero])
+    fn zeros(self, layer: &Model, x: &Output<f32>) -> Output<f32> {
+        let batch = first_size(x).expand_dims(0i32);
+        layer.fill(&concat(&[&batch, &layer.constant([self.units as i32])], 0), 0.0f32)
     }
 
-    /// Runs `cell` over time; the first of its states is the output.
-    fn run(
-        self,
-        layer: &mut Model,
-        inputs: Output,
-        states: &[Output],
-        cell: impl Fn(&mut Scope, &[Output], Output) -> Result<Vec<Output>>,
-    ) -> Result<Output> {
-        if !self.gives_all {
-            let last = layer.foldl(&[inputs], states, |s, state, row| cell(s, state, row[0]))?;
-            return Ok(last[0]);
+    /// The last of the outputs `[time, batch, units]`, or all of them as `[batch, time, units]`.
+    fn select(self, layer: &Model, all: &Output<f32>) -> Output<f32> {
+        if self.gives_all {
+            return all.transpose([1, 0, 2]);
         }
-        let all = layer.scan(&[inputs], states, |s, state, row| cell(s, state, row[0]))?;
-        let order = layer.ints(&[1, 0, 2])?;
-        layer.add("Transpose", &[all[0], order])
+        let node = NewOp::new(layer, "StridedSlice").input(all).input([-1]).input([0]).input([1]);
+        node.attr("shrink_axis_mask", 1i64).output()
     }
 }
 
-fn split(scope: &mut Scope, of: Output, parts: i64) -> Result<Vec<Output>> {
-    let axis = scope.number(DType::Int32, 1.0)?;
-    scope.op("Split").inputs(&[axis, of]).attr("num_split", parts).build_all()
+/// The size of a tensor's first dimension.
+fn first_size(of: &Output<f32>) -> Output<i32> {
+    match of.shape().dim(0) {
+        Some(size) => of.graph().constant(size as i32),
+        None => of.shape_tensor().gather(0i32),
+    }
 }
 
 impl Layer for Lstm {
-    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
-        let units = self.0.units;
-        let mut layer = model.layer("lstm");
-        let inputs = layer.features(x)?;
-        let dims = [inputs, 4 * units];
-        let kernel = layer.parameter("kernel", &dims, &Initializer::GlorotUniform)?;
+    fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32> {
+        let Some(inputs) = model.features(x) else { return model.poisoned() };
+        let (units, layer) = (self.0.units, model.layer("lstm"));
+        let x = x.typed::<f32>().within(&layer);
+        let kernel = layer.parameter("kernel", &[inputs, 4 * units], &Initializer::GlorotUniform);
         let dims = [units, 4 * units];
-        let recurrent = layer.parameter("recurrent_kernel", &dims, &Initializer::Orthogonal)?;
+        let recurrent = layer.parameter("recurrent_kernel", &dims, &Initializer::Orthogonal);
         // The bias of the forget gate, the second quarter, is initialized with 1 (`unit_forget_bias`).
         let first = (0..4 * units).map(|i| if i / units == 1 { 1.0 } else { 0.0 }).collect();
-        let bias = layer.parameter("bias", &[4 * units], &Initializer::Value(first))?;
-        let bias = bias.read(&mut layer)?;
-        let (kernel, recurrent) = (kernel.read(&mut layer)?, recurrent.read(&mut layer)?);
-        let axis = layer.int(0)?;
-        let weights = layer.op("ConcatV2").inputs(&[kernel, recurrent, axis]).build()?;
-        let zeros = self.0.zeros(&mut layer, x)?;
-        let order = layer.ints(&[1, 0, 2])?;
-        let steps = layer.add("Transpose", &[x, order])?;
-        let count = first_size(&mut layer, steps)?;
+        let bias = layer.parameter("bias", &[4 * units], &Initializer::Value(first));
+        let steps = x.transpose([1, 0, 2]);
+        let zeros = self.0.zeros(&layer, &x);
         // Peephole weights are not used.
-        let blind =
-            layer.constant(&Tensor::from_slice(Shape::new(&[units])?, &vec![0f32; units])?)?;
-        let node = layer.op("BlockLSTMV2").inputs(&[count, steps, zeros, zeros, weights]);
-        let all = node.inputs(&[blind, blind, blind, bias]).build_all()?[6];
-        if self.0.gives_all {
-            return layer.add("Transpose", &[all, order]);
-        }
-        let (from, to, step) = (layer.ints(&[-1])?, layer.ints(&[0])?, layer.ints(&[1])?);
-        let node = layer.op("StridedSlice").inputs(&[all, from, to, step]);
-        node.attr("shrink_axis_mask", 1i64).build()
+        let peephole = layer.constant(vec![0f32; units]);
+        let node = NewOp::new(&layer, "BlockLSTMV2").input(&first_size(&steps).cast::<i64>());
+        let node = node.input(&steps).input(&zeros).input(&zeros);
+        let node = node.input(&concat(&[&kernel, &recurrent], 0));
+        let node = node.input(&peephole).input(&peephole).input(&peephole).input(&bias);
+        self.0.select(&layer, &node.build().output(6))
     }
-}
-
-/// The size of a tensor's first dimension, as an int64 tensor.
-fn first_size(layer: &mut Model, of: Output) -> Result<Output> {
-    if let Some(size) = layer.shape(of).dim(0) {
-        return layer.constant(&Tensor::scalar(size as i64));
-    }
-    let shape = layer.shape_of(of)?;
-    let (from, to, step) = (layer.ints(&[0])?, layer.ints(&[1])?, layer.ints(&[1])?);
-    let node = layer.op("StridedSlice").inputs(&[shape, from, to, step]);
-    let size = node.attr("shrink_axis_mask", 1i64).build()?;
-    layer.cast(size, DType::Int64)
 }
 
 impl Layer for Gru {
-    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
-        let units = self.0.units;
-        let mut layer = model.layer("gru");
-        let inputs = self.0.inputs(&mut layer, x, 3)?;
+    fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32> {
+        let Some(inputs) = model.features(x) else { return model.poisoned() };
+        let (units, layer) = (self.0.units, model.layer("gru"));
+        let x = x.typed::<f32>().within(&layer);
+        let kernel = layer.parameter("kernel", &[inputs, 3 * units], &Initializer::GlorotUniform);
+        // The input part of the gates of all time steps, time-major, as one matrix product.
+        let given = rows_times(&layer, &x, &kernel, 3 * units).transpose([1, 0, 2]);
         let dims = [units, 3 * units];
-        let recurrent = layer.parameter("recurrent_kernel", &dims, &Initializer::Orthogonal)?;
-        let recurrent = recurrent.read(&mut layer)?;
-        let bias =
-            layer.parameter("bias", &[2, 3 * units], &Initializer::Zeros)?.read(&mut layer)?;
-        let biases = layer.op("Unpack").input(bias).attr("num", 2i64).build_all()?;
-        let zeros = self.0.zeros(&mut layer, x)?;
-        let one = layer.float(1.0)?;
-        self.0.run(&mut layer, inputs, &[zeros], |s, state, input| {
-            let input = s.add("BiasAdd", &[input, biases[0]])?;
-            let past = s.add("MatMul", &[state[0], recurrent])?;
-            let past = s.add("BiasAdd", &[past, biases[1]])?;
-            let (input, past) = (split(s, input, 3)?, split(s, past, 3)?);
-            let update = s.add("AddV2", &[input[0], past[0]])?;
-            let update = s.add("Sigmoid", &[update])?;
-            let reset = s.add("AddV2", &[input[1], past[1]])?;
-            let reset = s.add("Sigmoid", &[reset])?;
-            let remembered = s.add("Mul", &[reset, past[2]])?;
-            let candidate = s.add("AddV2", &[input[2], remembered])?;
-            let candidate = s.add("Tanh", &[candidate])?;
-            let kept = s.add("Mul", &[update, state[0]])?;
-            let open = s.add("Sub", &[one, update])?;
-            let new = s.add("Mul", &[open, candidate])?;
-            Ok(vec![s.add("AddV2", &[kept, new])?])
-        })
+        let recurrent = layer.parameter("recurrent_kernel", &dims, &Initializer::Orthogonal);
+        let bias = layer.parameter("bias", &[2, 3 * units], &Initializer::Zeros);
+        let [of_input, of_state] = [0, 1].map(|row| bias.gather(row));
+        let first = self.0.zeros(&layer, &x);
+        let cell = |state: &Output<f32>, input: &Output<f32>| {
+            let [input_z, input_r, input_h] = thirds(&input.bias_add(&of_input));
+            let [state_z, state_r, state_h] = thirds(&state.matmul(&recurrent).bias_add(&of_state));
+            let update = (input_z + state_z).sigmoid();
+            let reset = (input_r + state_r).sigmoid();
+            let candidate = (input_h + reset * state_h).tanh();
+            &update * state + (1.0f32 - &update) * candidate
+        };
+        over_time(&layer, &given, &first, self.0.gives_all, cell)
     }
+}
+
+/// The three parts of a tensor along its last axis.
+fn thirds(of: &Output<f32>) -> [Output<f32>; 3] {
+    let split = NewOp::new(of.graph(), "Split").input(1i32).input(of);
+    let parts = split.attr("num_split", 3i64).build();
+    [0, 1, 2].map(|i| parts.output(i))
+}
+
+/// Runs `cell` on each row of `rows`, time-major, with the state of the row before; the last state,
+/// or all of them as `[batch, time, units]`.
+fn over_time(
+    layer: &Model,
+    rows: &Output<f32>,
+    first: &Output<f32>,
+    gives_all: bool,
+    cell: impl Fn(&Output<f32>, &Output<f32>) -> Output<f32>,
+) -> Output<f32> {
+    let (Ok(rows), Ok(first)) = (rows.endpoint(), first.endpoint()) else {
+        return layer.poisoned();
+    };
+    let step = |scope: &mut Scope, state: &[Endpoint], row: &[Endpoint]| {
+        let body = layer.with_scope(scope.clone());
+        let [state, row] = [state[0], row[0]].map(|at| body.output::<f32>(at));
+        Ok(vec![cell(&state, &row).endpoint()?])
+    };
+    let states = layer.build(|model| {
+        let states = match gives_all {
+            true => model.scan(&[rows], &[first], step)?,
+            false => model.foldl(&[rows], &[first], step)?,
+        };
+        Ok(states[0])
+    });
+    if gives_all { states.transpose([1, 0, 2]) } else { states }
 }

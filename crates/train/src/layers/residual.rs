@@ -1,7 +1,6 @@
 //! Residual connections and position embeddings.
 
-use thalweg_graph::Output;
-use thalweg_tensor::{Result, ensure};
+use thalweg_api::{Any, Output};
 
 use super::Layer;
 use crate::{Initializer, Model};
@@ -11,29 +10,26 @@ use crate::{Initializer, Model};
 pub struct Residual<L>(pub L);
 
 impl<L: Layer> Layer for Residual<L> {
-    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
-        let y = self.0.apply(model, x)?;
-        model.add("AddV2", &[x, y])
+    fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32> {
+        let y = self.0.build(model, x).within(model);
+        x.typed::<f32>() + y
     }
 }
 
-/// Learned position embeddings, added to each element of a sequence.
+/// Learned position embeddings, added to each element of a sequence `[batch, time, features]`.
 #[derive(Clone, Copy, Debug)]
-pub struct Positions;
+pub struct PositionEmbedding;
 
-impl Layer for Positions {
-    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
-        let (shape, features) = (model.shape(x), model.features(x)?);
-        let length = shape.rank().filter(|rank| *rank == 3).and_then(|_| shape.dim(1));
-        ensure!(
-            length.is_some(),
-            InvalidArgument,
-            "position embeddings need a known sequence length, got shape {shape}"
-        );
-        let mut layer = model.layer("positions");
-        let dims = [length.unwrap_or(0), features];
-        let rows = layer.parameter("embeddings", &dims, &Initializer::Uniform(-0.05, 0.05))?;
-        let rows = rows.read(&mut layer)?;
-        layer.add("AddV2", &[x, rows])
+impl Layer for PositionEmbedding {
+    fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32> {
+        let x = x.typed::<f32>();
+        let Some(features) = model.features(&x) else { return model.poisoned() };
+        let shape = x.shape();
+        let Some([_, Some(length), _]) = shape.dims() else {
+            return model.wrong_shape("position embeddings need a known sequence length", &x);
+        };
+        let layer = model.layer("positions");
+        let first = Initializer::Uniform(-0.05, 0.05);
+        x.within(&layer) + layer.parameter("embeddings", &[*length, features], &first)
     }
 }

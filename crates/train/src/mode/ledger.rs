@@ -4,7 +4,7 @@ use thalweg_graph::{Adjoint, IndexedSlices, NodeId, Output};
 use thalweg_tensor::Result;
 
 use crate::leases::{Batch, Leases};
-use crate::{Model, Optimizer, Variable};
+use crate::{ModelScope, Optimizer, Variable};
 
 /// The lease table of a worker's samples, and the batch that the worker feeds.
 #[cfg_attr(
@@ -21,11 +21,11 @@ impl Ledger {
     /// one critical section.
     pub(super) fn apply(
         &self,
-        model: &mut Model,
+        model: &mut ModelScope,
         optimizer: &Optimizer,
         gradients: &[(Variable, Adjoint)],
     ) -> Result<NodeId> {
-        let here = |model: &Model, _: &Variable| model.with_scope((**model).clone());
+        let here = |model: &ModelScope, _: &Variable| model.with_scope((**model).clone());
         let gradients = optimizer.clipped(model, gradients.to_vec(), here)?;
         let (gradients, ready) = arrived(model, &gradients)?;
         let commit = self.leases.commit(model, &self.batch, &ready, |inside| {
@@ -40,7 +40,10 @@ type Gradients = Vec<(Variable, Adjoint)>;
 
 /// Copies of the gradients on the devices of their variables, and the nodes after which they are
 /// there, so that no transfer is pending when the critical section begins.
-fn arrived(model: &Model, gradients: &[(Variable, Adjoint)]) -> Result<(Gradients, Vec<NodeId>)> {
+fn arrived(
+    model: &ModelScope,
+    gradients: &[(Variable, Adjoint)],
+) -> Result<(Gradients, Vec<NodeId>)> {
     let (mut there, mut nodes) = (Vec::with_capacity(gradients.len()), Vec::new());
     for (variable, adjoint) in gradients {
         let mut beside = model.top_on(&variable.device);

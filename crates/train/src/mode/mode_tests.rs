@@ -10,7 +10,7 @@ use thalweg_tensor::{Code, DType, Result, Tensor};
 
 use super::{Coordinated, Ledger, Mode, Order, Replica};
 use crate::leases::{Batch, Leases, Shards};
-use crate::{Chief, Initializer, Model, Optimizer, RunSteps};
+use crate::{Chief, Initializer, ModelScope, Optimizer, RunSteps};
 
 const GENERATION: i64 = 1;
 /// Samples of a shard, which is a batch.
@@ -33,7 +33,7 @@ struct Crew {
 impl Crew {
     fn new(mode: Mode, count: usize, shards: usize) -> Result<Crew> {
         let ops = thalweg_ops::op_registry(thalweg_ops::FAMILIES)?;
-        let mut model = Model::new(Scope::new(ops));
+        let mut model = ModelScope::new(Scope::new(ops));
         let samples = Shards::new(shards * BATCH as usize, BATCH as usize, 1)?;
         let leases = Leases::new(&model, samples, 1, Duration::from_secs(1000))?;
         let leases = leases.with_offers(&model, count)?;

@@ -13,13 +13,13 @@ use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor};
 use super::sync::element;
 use super::tokens::Tokens;
 use super::{Coordinated, Ledger, Replica, home};
-use crate::{Model, Optimizer, Variable};
+use crate::{ModelScope, Optimizer, Variable};
 
 /// The clock of a worker that has left: greater than all others, so that no worker waits for it.
 const LEFT: i64 = i64::MAX / 2;
 
 pub(super) fn apply(
-    model: &mut Model,
+    model: &mut ModelScope,
     optimizer: &Optimizer,
     gradients: &[(Variable, Adjoint)],
     replica: Replica,
@@ -50,7 +50,7 @@ struct Clocks {
 }
 
 impl Clocks {
-    fn new(model: &Model, replica: Replica) -> Result<Clocks> {
+    fn new(model: &ModelScope, replica: Replica) -> Result<Clocks> {
         let device = home(model)?;
         let shape = PartialShape::from(&Shape::new(&[replica.count])?);
         let zeros = vec![0i64; replica.count];

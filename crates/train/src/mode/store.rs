@@ -9,7 +9,7 @@ use super::Order;
 use super::sync::{clear, take};
 use super::towers::joined;
 use crate::optimizer::summed_rows;
-use crate::{Model, Variable};
+use crate::{ModelScope, Variable};
 
 /// Buffers for the gradients of all variables.
 pub(super) struct Store {
@@ -47,7 +47,7 @@ struct Slot {
 
 impl Store {
     pub(super) fn new(
-        model: &Model,
+        model: &ModelScope,
         gradients: &[(Variable, Adjoint)],
         count: usize,
         order: Order,
@@ -69,7 +69,7 @@ impl Store {
     /// Adds a worker's gradients; returns the nodes that must have run before the worker votes.
     pub(super) fn deliver(
         &self,
-        model: &Model,
+        model: &ModelScope,
         gradients: &[(Variable, Adjoint)],
         index: usize,
         round: Output,
@@ -85,7 +85,7 @@ impl Store {
     /// The mean of the gradients of the admitted workers.
     pub(super) fn combine(
         &self,
-        model: &Model,
+        model: &ModelScope,
         admitted: Admitted,
     ) -> Result<Vec<(Variable, Adjoint)>> {
         let model = model.with_scope(model.child("combine"));
@@ -105,7 +105,7 @@ impl Store {
     }
 
     /// Whether each accumulator holds the gradients of the admitted workers and no others.
-    pub(super) fn are_whole(&self, model: &Model, admitted: Admitted) -> Result<Vec<Output>> {
+    pub(super) fn are_whole(&self, model: &ModelScope, admitted: Admitted) -> Result<Vec<Output>> {
         let model = model.with_scope(model.child("whole"));
         let mut whole = Vec::new();
         for place in &self.places {
@@ -121,7 +121,7 @@ impl Store {
     }
 
     /// Empties the accumulators.
-    pub(super) fn clear(&self, model: &Model, round: Output) -> Result<Vec<NodeId>> {
+    pub(super) fn clear(&self, model: &ModelScope, round: Output) -> Result<Vec<NodeId>> {
         let model = model.with_scope(model.child("clear"));
         let mut nodes = Vec::new();
         for place in &self.places {
@@ -138,7 +138,7 @@ impl Store {
 impl Place {
     fn deliver(
         &self,
-        model: &mut Model,
+        model: &mut ModelScope,
         adjoint: Adjoint,
         index: usize,
         round: Output,
@@ -164,7 +164,7 @@ impl Place {
         }
     }
 
-    fn mean(&self, model: &mut Model, weights: &Weights) -> Result<Adjoint> {
+    fn mean(&self, model: &mut ModelScope, weights: &Weights) -> Result<Adjoint> {
         match &self.kind {
             Kind::Sum(accumulator) => {
                 let taken = take(model, *accumulator, 1)?;
@@ -203,7 +203,7 @@ impl Place {
 
     fn mean_of_rows(
         &self,
-        model: &mut Model,
+        model: &mut ModelScope,
         (indices, values): (Output, Output),
         count: Output,
     ) -> Result<Adjoint> {
@@ -247,7 +247,7 @@ impl Place {
 }
 
 impl Slot {
-    fn new(model: &Model, variable: &Variable, is_sparse: bool, index: usize) -> Result<Slot> {
+    fn new(model: &ModelScope, variable: &Variable, is_sparse: bool, index: usize) -> Result<Slot> {
         let name = format!("coordination/{}/worker_{index}", variable.name);
         let (device, dtype) = (variable.device.as_str(), variable.dtype);
         let first = |rows: Option<usize>| {
@@ -294,7 +294,7 @@ impl Slot {
     /// Indices and values of the gradient's rows if the worker is admitted, else none.
     fn rows_if(
         self,
-        model: &mut Model,
+        model: &mut ModelScope,
         is_admitted: Output,
         variable: &Variable,
     ) -> Result<(Output, Output)> {
@@ -322,7 +322,7 @@ struct Weights {
 }
 
 impl Weights {
-    fn new(model: &mut Model, admitted: Admitted) -> Result<Weights> {
+    fn new(model: &mut ModelScope, admitted: Admitted) -> Result<Weights> {
         let axis = model.int(0)?;
         let voters = model.add("Sum", &[admitted.votes, axis])?;
         let zero = model.float(0.0)?;
@@ -333,7 +333,7 @@ impl Weights {
 }
 
 /// The accumulator of a variable's gradients, with the name that `SyncReplicasOptimizer` gives it.
-fn accumulator(model: &Model, variable: &Variable, is_sparse: bool) -> Result<Output> {
+fn accumulator(model: &ModelScope, variable: &Variable, is_sparse: bool) -> Result<Output> {
     let (op, reduction) = match is_sparse {
         true => ("SparseConditionalAccumulator", "SUM"),
         false => ("ConditionalAccumulator", "MEAN"),

@@ -15,9 +15,9 @@ use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor};
 use super::store::{Admitted, Store};
 use super::tokens::Tokens;
 use super::{ChiefOps, Coordinated, Ledger, Order, Replica, home};
-use crate::model::FirstValue;
+use crate::model_scope::FirstValue;
 use crate::section::{Mutex, Section, check};
-use crate::{Model, Optimizer, Variable};
+use crate::{ModelScope, Optimizer, Variable};
 
 /// The vote of a worker that has not voted.
 const NO_ROUND: i64 = -1;
@@ -36,7 +36,7 @@ pub(super) struct Terms<'a> {
 
 /// Adds a worker's step and, for worker 0, the chief's ops.
 pub(super) fn apply(
-    model: &mut Model,
+    model: &mut ModelScope,
     optimizer: &Optimizer,
     gradients: &[(Variable, Adjoint)],
     replica: Replica,
@@ -63,7 +63,7 @@ pub(super) fn apply(
 /// The state of the rounds, all on one device.
 struct Rounds<'a> {
     /// The model on that device.
-    at: Model,
+    at: ModelScope,
     replica: Replica,
     terms: Terms<'a>,
     /// Guards the votes and the updates of variables.
@@ -86,7 +86,7 @@ struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    fn new<'a>(model: &Model, replica: Replica, terms: Terms<'a>) -> Result<Rounds<'a>> {
+    fn new<'a>(model: &ModelScope, replica: Replica, terms: Terms<'a>) -> Result<Rounds<'a>> {
         let device = match terms.ledger {
             Some(ledger) => ledger.leases.device().to_owned(),
             None => home(model)?,
@@ -130,8 +130,8 @@ impl Rounds<'_> {
     /// A worker's step, and whether its gradient was applied.
     fn step(
         &self,
-        model: &mut Model,
-        deliver: impl FnOnce(&Model, Output) -> Result<Vec<NodeId>>,
+        model: &mut ModelScope,
+        deliver: impl FnOnce(&ModelScope, Output) -> Result<Vec<NodeId>>,
     ) -> Result<(NodeId, Output)> {
         let mut at = self.part("step");
         let position = self.position(&mut at)?;
@@ -153,7 +153,7 @@ impl Rounds<'_> {
     /// Votes for a worker once its gradients are in the buffers. A stale vote is void.
     fn cast(
         &self,
-        at: &Model,
+        at: &ModelScope,
         round: Output,
         start: Output,
         delivered: &[NodeId],
@@ -204,7 +204,7 @@ impl Rounds<'_> {
         at.after(&[signalled]).op("NoOp").name("leave").build_node()
     }
 
-    fn chief(&self, model: &Model, optimizer: &Optimizer, store: &Store) -> Result<ChiefOps> {
+    fn chief(&self, model: &ModelScope, optimizer: &Optimizer, store: &Store) -> Result<ChiefOps> {
         let nodes = [
             self.start_chief(model, store)?,
             self.wait()?,
@@ -216,7 +216,7 @@ impl Rounds<'_> {
     }
 
     /// Begins a new, empty round.
-    fn start_chief(&self, model: &Model, store: &Store) -> Result<NodeId> {
+    fn start_chief(&self, model: &ModelScope, store: &Store) -> Result<NodeId> {
         let at = self.part("start_chief");
         let mut section = self.mutex.enter(&at, &[])?;
         let next = self.next_round(&mut section.inside)?;
@@ -268,7 +268,7 @@ impl Rounds<'_> {
         scope.add("LogicalAnd", &[is_enough, is_any])
     }
 
-    fn apply(&self, model: &Model, optimizer: &Optimizer, store: &Store) -> Result<NodeId> {
+    fn apply(&self, model: &ModelScope, optimizer: &Optimizer, store: &Store) -> Result<NodeId> {
         let mut at = self.part("apply");
         // Incarnations: a worker that restarts while gradients are combined has another one.
         let starts = read(&mut at, self.starts)?;
@@ -283,7 +283,7 @@ impl Rounds<'_> {
         let counted: Vec<NodeId> = whole.iter().map(|output| output.node).collect();
         let after = after.with_scope(after.after(&counted));
         let gradients = store.combine(&after, admitted)?;
-        let beside = |model: &Model, variable: &Variable| model.on(&variable.device);
+        let beside = |model: &ModelScope, variable: &Variable| model.on(&variable.device);
         let gradients = optimizer.clipped(&after, gradients, beside)?;
         let ready = [nodes(&gradients), vec![is_used.node], counted].concat();
         let mut section = self.mutex.enter(&at, &ready)?;
@@ -315,7 +315,7 @@ impl Rounds<'_> {
     /// take its gradient out of an accumulator.
     fn check_stands(
         &self,
-        inside: &mut Model,
+        inside: &mut ModelScope,
         (round, starts, is_used): (Output, Output, Output),
         whole: &[Output],
     ) -> Result<NodeId> {
@@ -390,7 +390,7 @@ impl Rounds<'_> {
         scope.constant(&Tensor::scalar(self.replica.index as i64))
     }
 
-    fn part(&self, name: &str) -> Model {
+    fn part(&self, name: &str) -> ModelScope {
         self.at.with_scope(self.at.child(name))
     }
 }

@@ -2,14 +2,30 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_api::{self as api, Operation};
 use thalweg_graph::{Adjoint, IndexedSlices, NodeId, Output};
 use thalweg_tensor::{DType, Result, ensure};
 
-use crate::{Model, Optimizer, Variable};
+use crate::{Model, ModelScope, Optimizer, Variable};
 
 /// Adds a step that updates the variables by the mean of the gradients of `losses`, one per tower.
 /// A tower is the network built on one device over the same variables ([`Model::tower`]).
-pub fn train_towers(model: &mut Model, optimizer: &Optimizer, losses: &[Output]) -> Result<NodeId> {
+#[track_caller]
+pub fn train_towers(
+    model: &Model,
+    optimizer: impl Into<Optimizer>,
+    losses: &[api::Output<f32>],
+) -> Operation {
+    let optimizer = optimizer.into();
+    let added = model.graph().build(|_| {
+        let losses: Vec<Output> =
+            losses.iter().map(api::Output::endpoint).collect::<Result<_>>()?;
+        towers(&mut model.as_scope(), &optimizer, &losses)
+    });
+    added.map_or_else(|| Operation::poisoned(model), |node| model.operation(node))
+}
+
+fn towers(model: &mut ModelScope, optimizer: &Optimizer, losses: &[Output]) -> Result<NodeId> {
     ensure!(!losses.is_empty(), InvalidArgument, "there are no towers");
     let mut by_variable: BTreeMap<String, (Variable, Vec<Adjoint>)> = BTreeMap::new();
     let mut names = Vec::new();
@@ -33,14 +49,14 @@ pub fn train_towers(model: &mut Model, optimizer: &Optimizer, losses: &[Output])
         let mean = mean(&mut beside, &adjoints, losses.len())?;
         means.push((variable, mean));
     }
-    let beside = |model: &Model, variable: &Variable| model.on(&variable.device);
+    let beside = |model: &ModelScope, variable: &Variable| model.on(&variable.device);
     let means = optimizer.clipped(model, means, beside)?;
     optimizer.apply(model, &means)
 }
 
 /// The sum of the gradients in the order given, divided by `count`; a tower without a gradient
 /// counts as zero.
-fn mean(model: &mut Model, adjoints: &[Adjoint], count: usize) -> Result<Adjoint> {
+fn mean(model: &mut ModelScope, adjoints: &[Adjoint], count: usize) -> Result<Adjoint> {
     let mut rows = Vec::new();
     for adjoint in adjoints {
         match adjoint {
@@ -61,7 +77,7 @@ fn mean(model: &mut Model, adjoints: &[Adjoint], count: usize) -> Result<Adjoint
     Ok(Adjoint::Dense(model.add("RealDiv", &[sum, count])?))
 }
 
-fn mean_rows(model: &mut Model, rows: &[IndexedSlices], count: usize) -> Result<Adjoint> {
+fn mean_rows(model: &mut ModelScope, rows: &[IndexedSlices], count: usize) -> Result<Adjoint> {
     let mut indices = Vec::with_capacity(rows.len());
     for slices in rows {
         indices.push(model.cast(slices.indices, DType::Int64)?);
@@ -75,7 +91,7 @@ fn mean_rows(model: &mut Model, rows: &[IndexedSlices], count: usize) -> Result<
 }
 
 /// Concatenation along the first axis.
-pub(super) fn joined(model: &mut Model, parts: &[Output]) -> Result<Output> {
+pub(super) fn joined(model: &mut ModelScope, parts: &[Output]) -> Result<Output> {
     if let [one] = parts {
         return Ok(*one);
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use thalweg_graph::{Output, Scope};
+use thalweg_api::Output;
 use thalweg_kernel::Environment;
 use thalweg_ops::Registry;
 use thalweg_runtime::{Session, SessionOptions, system_environment};
@@ -66,7 +66,6 @@ pub(super) struct Evaluator<'a> {
     /// Restores the session's variables, one evaluation at a time.
     saver: Mutex<Saver>,
     inputs: Vec<String>,
-    loss: Metric,
     metrics: Vec<(String, Metric)>,
     /// Fetched: the loss, then the statistics of the metrics.
     fetches: Vec<String>,
@@ -77,30 +76,28 @@ impl<'a> Evaluator<'a> {
         registry: &Registry,
         (samples, every): (&'a dyn Samples, Every),
         batch: usize,
-        build: &dyn Fn(&mut Model) -> Result<Net>,
+        build: &dyn Fn(&Model) -> Net,
     ) -> Result<Evaluator<'a>> {
         ensure!(samples.count() > 0, InvalidArgument, "the evaluation data has no samples");
-        let mut model = Model::new(Scope::new(registry.ops.clone())).inference();
-        let net = build(&mut model).context(|| "the network for evaluation")?;
-        let variables = model.variables().into_iter();
-        let variables: Vec<(String, Output)> =
-            variables.map(|variable| (variable.name, variable.handle)).collect();
-        let saver = Saver::new(&mut model, &variables)?;
+        let model = Model::with_registry(registry.clone()).inference();
+        let net = build(&model);
+        model.check().context(|| "the network for evaluation")?;
+        let saver = Saver::of_model(&model)?;
         let environment =
             Environment { storage: Arc::new(ByUrl::default()), ..system_environment() };
         let options = SessionOptions { environment, ..SessionOptions::default() };
-        let session = Session::new(model.to_graph(), registry.kernels.clone(), options)?;
-        let statistics = net.metrics.iter().map(|(_, metric)| metric.statistics);
-        let fetches = std::iter::once(net.loss).chain(statistics);
+        let graph = model.as_scope().to_graph();
+        let session = Session::new(graph, registry.kernels.clone(), options)?;
+        let statistics = net.metrics.iter().map(|(_, metric)| &metric.statistics);
+        let fetches = std::iter::once(&net.loss).chain(statistics);
         Ok(Evaluator {
             samples,
             every,
             batch,
             session,
             saver: Mutex::new(saver),
-            inputs: net.inputs.iter().map(|&input| model.name_of(input)).collect(),
-            loss: net.loss.into(),
-            fetches: fetches.map(|output| model.name_of(output)).collect(),
+            inputs: net.inputs.iter().map(Output::name).collect::<Result<_>>()?,
+            fetches: fetches.map(Output::name).collect::<Result<_>>()?,
             metrics: net.metrics,
         })
     }
@@ -109,10 +106,9 @@ impl<'a> Evaluator<'a> {
     pub(super) fn evaluate(&self, checkpoint: &str, updates: u64) -> Result<Evaluation> {
         let saver = self.saver.lock();
         saver.restore(&self.session, checkpoint)?;
-        let mut sums: Vec<Sums> = std::iter::once(self.loss)
-            .chain(self.metrics.iter().map(|(_, metric)| *metric))
-            .map(Metric::sums)
-            .collect();
+        let of_metrics = self.metrics.iter().map(|(_, metric)| metric.sums());
+        let mut sums: Vec<Sums> =
+            std::iter::once(Metric::mean_of_samples()).chain(of_metrics).collect();
         let fetches: Vec<&str> = self.fetches.iter().map(String::as_str).collect();
         let count = self.samples.count();
         for begin in (0..count).step_by(self.batch) {

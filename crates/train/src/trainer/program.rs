@@ -1,13 +1,14 @@
 //! The graph of a worker, with the names of its feeds, fetches and targets.
 
-use thalweg_graph::{Graph, NodeId, Output, Scope};
+use thalweg_api::Output;
+use thalweg_graph::{Endpoint, Graph, NodeId, Scope};
 use thalweg_tensor::{DType, PartialShape, Result, Tensor};
 
 use super::{Net, Plan};
 use crate::leases::{Batch, Leases, TABLE as LEASES};
 use crate::metrics::Metric;
 use crate::mode::Ledger;
-use crate::{Accumulation, Cluster, Coordinated, Mode, Model, Rate, Variable};
+use crate::{Accumulation, Cluster, Coordinated, Mode, Model, ModelScope, Rate, Variable};
 
 /// The graph of one worker.
 pub(super) struct Program {
@@ -82,11 +83,11 @@ impl Program {
         cluster: &Cluster,
         plan: &Plan<'_>,
         worker: usize,
-        build: &dyn Fn(&mut Model) -> Result<Net>,
+        build: &dyn Fn(&Model) -> Net,
     ) -> Result<Program> {
-        let model = Model::new(Scope::new(cluster.registry().ops.clone()));
+        let model = ModelScope::new(Scope::new(cluster.registry().ops.clone()));
         let model = model.seed(plan.options.seed as i64);
-        let mut model = cluster.place(model, worker)?;
+        let mut model = cluster.place_scope(model, worker)?;
         let leases = Leases::new(&model, plan.shards, plan.options.epochs, plan.options.lease)?;
         let leases = match plan.options.mode {
             Mode::Async | Mode::Stale { .. } => leases,
@@ -96,11 +97,13 @@ impl Program {
             }
         };
         let batch = leases.batch(&model)?;
-        let net = build(&mut model)?;
+        let net = build(&Model::from(model.with_scope((*model).clone())));
+        model.graph().check()?;
+        let loss = net.loss.endpoint()?;
         let ledger = Ledger { leases: leases.clone(), batch };
         let replica = cluster.replica(worker);
         let mode = plan.options.mode;
-        let gradients = plan.optimizer.whole_gradients(&mut model, net.loss)?;
+        let gradients = plan.optimizer.whole_gradients(&mut model, loss)?;
         let accumulation = match plan.options.micro_batches {
             1 => None,
             _ => Some(Accumulation::new(&mut model, &gradients)?),
@@ -122,7 +125,7 @@ impl Program {
         let ready = model.ready()?;
         let count = model.global_step()?;
         let now = count.read(&mut model.top_on(&count.device))?;
-        let name = |output: Output| model.name_of(output);
+        let name = |output: Endpoint| model.name_of(output);
         Ok(Program {
             step,
             claim: ClaimNames {
@@ -142,7 +145,7 @@ impl Program {
 }
 
 fn step_names(
-    model: &mut Model,
+    model: &mut ModelScope,
     net: &Net,
     batch: Batch,
     coordinated: &Coordinated,
@@ -155,17 +158,17 @@ fn step_names(
     let now = count.read(&mut at.with_scope(at.after(&done)))?;
     let last_saved = saved.read(model)?;
     let summary = model.summaries()?;
-    let name = |output: Output| model.name_of(output);
+    let name = |output: Endpoint| model.name_of(output);
     let Batch { worker, generation, shard, used, count } = batch;
     Ok(StepNames {
-        inputs: net.inputs.iter().map(|&input| name(input)).collect(),
+        inputs: net.inputs.iter().map(Output::name).collect::<Result<_>>()?,
         batch: [worker, generation, shard, used, count].map(name),
-        loss: name(net.loss),
+        loss: net.loss.name()?,
         metrics: net
             .metrics
             .iter()
-            .map(|(tag, metric)| (tag.clone(), *metric, name(metric.statistics)))
-            .collect(),
+            .map(|(tag, metric)| Ok((tag.clone(), metric.clone(), metric.statistics.name()?)))
+            .collect::<Result<_>>()?,
         summary: summary.map(name),
         counts: [now, last_saved].map(name),
     })
@@ -174,12 +177,12 @@ fn step_names(
 /// The number of updates in the last checkpoint: a variable on a parameter server, so that all
 /// workers can read it, which is not saved.
 struct Saved {
-    handle: Output,
+    handle: Endpoint,
     device: String,
 }
 
 impl Saved {
-    fn new(model: &Model, leases: &Leases) -> Result<Saved> {
+    fn new(model: &ModelScope, leases: &Leases) -> Result<Saved> {
         let device = leases.device().to_owned();
         let zero = |scope: &mut Scope| scope.constant(&Tensor::scalar(0i64));
         let shape = PartialShape::scalar();
@@ -188,12 +191,12 @@ impl Saved {
         Ok(Saved { handle, device })
     }
 
-    fn read(&self, model: &Model) -> Result<Output> {
+    fn read(&self, model: &ModelScope) -> Result<Endpoint> {
         let mut at = model.top_on(&self.device);
         at.op("ReadVariableOp").input(self.handle).attr("dtype", DType::Int64).build()
     }
 
-    fn set(&self, model: &Model) -> Result<(Output, NodeId)> {
+    fn set(&self, model: &ModelScope) -> Result<(Endpoint, NodeId)> {
         let mut at = model.top_on(&self.device);
         let value = at.input("supervision/set_saved/value", DType::Int64, &[])?;
         let node = at.op("AssignVariableOp").name("supervision/set_saved");
@@ -202,7 +205,7 @@ impl Saved {
 }
 
 impl LeadNames {
-    fn new(model: &Model, leases: &Leases, saved: &Saved) -> Result<LeadNames> {
+    fn new(model: &ModelScope, leases: &Leases, saved: &Saved) -> Result<LeadNames> {
         let variables = model.variables();
         let init = model.init()?;
         let init_local = model.init_local()?;
@@ -218,7 +221,7 @@ impl LeadNames {
         let restore_model = restore(&scope, &of_model)?;
         let restore = restore(&scope, &variables)?;
         let scale_rate = Rate::scale(model)?;
-        let of = |(fed, node): (Output, NodeId)| (model.name_of(fed), model.node_name(node));
+        let of = |(fed, node): (Endpoint, NodeId)| (model.name_of(fed), model.node_name(node));
         Ok(LeadNames {
             init: model.node_name(init),
             init_local: model.node_name(init_local),
@@ -238,7 +241,7 @@ impl LeadNames {
 }
 
 /// Names and slice specifications of variables in checkpoints.
-fn entries(at: &mut Model, variables: &[Variable]) -> Result<[Output; 2]> {
+fn entries(at: &mut ModelScope, variables: &[Variable]) -> Result<[Endpoint; 2]> {
     crate::saver::entries(at, variables.iter().map(Variable::saved_as).collect())
 }
 
@@ -249,10 +252,10 @@ fn dtypes(variables: &[Variable]) -> Vec<DType> {
 /// Saves a consistent snapshot of all variables between two updates. Other steps wait while the
 /// values are read, not while they are written.
 fn save(
-    at: &Model,
+    at: &ModelScope,
     leases: &Leases,
     variables: &[Variable],
-) -> Result<(Output, [Output; 2], [NodeId; 2])> {
+) -> Result<(Endpoint, [Endpoint; 2], [NodeId; 2])> {
     let (values, read) = leases.snapshot(at, variables)?;
     let mut at = at.with_scope(at.child("save"));
     let base = at.placeholder(DType::String, &PartialShape::scalar())?;
@@ -268,7 +271,7 @@ fn save(
     Ok((base, [prefix, step], [written, read]))
 }
 
-fn restore(at: &Model, variables: &[Variable]) -> Result<(Output, NodeId)> {
+fn restore(at: &ModelScope, variables: &[Variable]) -> Result<(Endpoint, NodeId)> {
     let mut at = at.with_scope(at.child("restore"));
     let prefix = at.placeholder(DType::String, &PartialShape::scalar())?;
     let [names, parts] = entries(&mut at, variables)?;

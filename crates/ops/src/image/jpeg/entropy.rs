@@ -3,12 +3,12 @@
 use thalweg_tensor::{Result, ensure, err};
 
 /// Bits that index the lookup table.
-const QUICK_BITS: u32 = 9;
+const LOOKUP_BITS: u32 = 9;
 
 /// A Huffman code.
 pub(super) struct Huffman {
     /// For each pattern of the first bits: symbol and length; length 0 marks longer codes.
-    quick: Vec<(u8, u8)>,
+    lookup: Vec<(u8, u8)>,
     /// For each length, the first code beyond it, left-aligned to 16 bits.
     limits: [u32; 17],
     /// For each length, the difference between a code and the index of its symbol.
@@ -20,7 +20,7 @@ impl Huffman {
     /// The code with `counts[i]` codes of length `i + 1`, and symbols in order.
     pub(super) fn new(counts: &[u8; 16], symbols: &[u8]) -> Result<Huffman> {
         let mut huffman = Huffman {
-            quick: vec![(0, 0); 1 << QUICK_BITS],
+            lookup: vec![(0, 0); 1 << LOOKUP_BITS],
             limits: [0; 17],
             offsets: [0; 17],
             symbols: symbols.to_vec(),
@@ -34,10 +34,10 @@ impl Huffman {
                 let symbol =
                     symbol.ok_or_else(|| err!(InvalidArgument, "Invalid JPEG data: a code"))?;
                 ensure!(code < 1 << len, InvalidArgument, "Invalid JPEG data: a code is full");
-                if len <= QUICK_BITS {
-                    let start = (code << (QUICK_BITS - len)) as usize;
-                    let entries = 1usize << (QUICK_BITS - len);
-                    huffman.quick[start..start + entries].fill((symbol, len as u8));
+                if len <= LOOKUP_BITS {
+                    let start = (code << (LOOKUP_BITS - len)) as usize;
+                    let entries = 1usize << (LOOKUP_BITS - len);
+                    huffman.lookup[start..start + entries].fill((symbol, len as u8));
                 }
                 code += 1;
                 index += 1;
@@ -132,7 +132,7 @@ impl<'a> Bits<'a> {
     /// The next symbol.
     #[inline]
     pub(super) fn symbol(&mut self, code: &Huffman) -> u8 {
-        let (symbol, len) = code.quick[self.peek(QUICK_BITS) as usize];
+        let (symbol, len) = code.lookup[self.peek(LOOKUP_BITS) as usize];
         if len > 0 {
             self.take(u32::from(len));
             return symbol;
@@ -142,7 +142,7 @@ impl<'a> Bits<'a> {
 
     fn long_symbol(&mut self, code: &Huffman) -> u8 {
         let bits = self.peek(16);
-        for len in QUICK_BITS + 1..=16 {
+        for len in LOOKUP_BITS + 1..=16 {
             if bits < code.limits[len as usize] {
                 self.take(len);
                 let index = (bits >> (16 - len)) as i32 + code.offsets[len as usize];

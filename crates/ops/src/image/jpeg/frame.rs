@@ -29,7 +29,7 @@ pub(super) struct Component {
     /// Blocks across and down, rounded up to whole MCUs.
     pub(super) blocks: [usize; 2],
     /// Blocks across and down that contain pixels of the image.
-    own_blocks: [usize; 2],
+    image_blocks: [usize; 2],
     /// Coefficients of all blocks.
     pub(super) coefficients: Tensor,
     /// Quantization table, known after the component's first scan.
@@ -228,7 +228,7 @@ impl<'a> Reader<'a, '_> {
                 v,
                 table: usize::from(spec[2]),
                 blocks,
-                own_blocks: [
+                image_blocks: [
                     (width * h).div_ceil(h_max).div_ceil(8),
                     (height * v).div_ceil(v_max).div_ceil(8),
                 ],
@@ -333,7 +333,7 @@ impl Scan {
     /// MCUs across and down; in a scan of a single component, its blocks.
     fn units(&self, frame: &Frame) -> [usize; 2] {
         match self.parts[..] {
-            [(only, ..)] => frame.components[only].own_blocks,
+            [(only, ..)] => frame.components[only].image_blocks,
             _ => [frame.width.div_ceil(8 * frame.h_max), frame.height.div_ceil(8 * frame.v_max)],
         }
     }

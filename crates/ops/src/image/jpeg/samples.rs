@@ -238,12 +238,14 @@ fn convert(space: Space, inverts: bool, [a, b, c, k]: [&[u8]; 4], channels: usiz
         let color = match space {
             Space::Grey => [a[x]; 3],
             Space::Rgb => [a[x], b[x], c[x]],
-            Space::YCbCr => rgb(a[x], b[x], c[x]),
-            Space::Cmyk => ink([a[x], b[x], c[x]], k[x], inverts),
-            Space::Ycck => ink(rgb(a[x], b[x], c[x]).map(|x| 255 - x), k[x], inverts),
+            Space::YCbCr => ycbcr_to_rgb(a[x], b[x], c[x]),
+            Space::Cmyk => cmyk_to_rgb([a[x], b[x], c[x]], k[x], inverts),
+            Space::Ycck => {
+                cmyk_to_rgb(ycbcr_to_rgb(a[x], b[x], c[x]).map(|x| 255 - x), k[x], inverts)
+            }
         };
         match channels {
-            1 => out[0] = brightness(color),
+            1 => out[0] = luma(color),
             _ => out.copy_from_slice(&color),
         }
     }
@@ -251,7 +253,7 @@ fn convert(space: Space, inverts: bool, [a, b, c, k]: [&[u8]; 4], channels: usiz
 
 /// RGB from YCbCr, with 16 fractional bits.
 #[inline(always)]
-fn rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
+fn ycbcr_to_rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
     let (y, cb, cr) = (i32::from(y), i32::from(cb) - 128, i32::from(cr) - 128);
     let half = 1 << 15;
     let r = y + ((91_881 * cr + half) >> 16);
@@ -260,13 +262,13 @@ fn rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
     [r, g, b].map(|x| x.clamp(0, 255) as u8)
 }
 
-fn brightness([r, g, b]: [u8; 3]) -> u8 {
+fn luma([r, g, b]: [u8; 3]) -> u8 {
     let sum = 19_595 * u32::from(r) + 38_470 * u32::from(g) + 7_471 * u32::from(b);
     ((sum + 32_768) >> 16) as u8
 }
 
 /// RGB from CMYK. Files with an Adobe segment store inverted CMYK.
-fn ink(colors: [u8; 3], black: u8, inverts: bool) -> [u8; 3] {
+fn cmyk_to_rgb(colors: [u8; 3], black: u8, inverts: bool) -> [u8; 3] {
     let part = |x: u8| if inverts { u32::from(x) } else { 255 - u32::from(x) };
     colors.map(|x| (part(x) * part(black) / 255) as u8)
 }

@@ -42,7 +42,7 @@ pub(crate) fn decompose<R: Scalar<Real = R> + Float>(
             rows -= 1;
             rounds = 0;
         } else if start + 1 == end {
-            state.split_off(end);
+            state.standardize_block(end);
             rows -= 2;
             rounds = 0;
         } else {
@@ -94,7 +94,7 @@ impl<R: Scalar<Real = R> + Float> Iteration<'_, R> {
     }
 
     /// Standardizes a 2 by 2 block: makes it triangular if its eigenvalues are real.
-    fn split_off(&mut self, end: usize) {
+    fn standardize_block(&mut self, end: usize) {
         let n = self.n;
         let half = (self.at(end - 1, end - 1) - self.at(end, end)) * number(0.5);
         let discriminant = half * half + self.at(end, end - 1) * self.at(end - 1, end);

@@ -77,7 +77,7 @@ where
 {
     if let Part::Summing { count, a_step, b_step } = job.part {
         // SAFETY: the caller vouches for the instructions, the job for its elements.
-        return unsafe { sum_places::<E, V>(job, count, a_step, b_step) };
+        return unsafe { sum_batch::<E, V>(job, count, a_step, b_step) };
     }
     if job.plan.vector {
         if job.part == Part::Packing {
@@ -142,7 +142,7 @@ where
 ///
 /// As for [`run`]; the batch has `count` pairs of factors in bounds, and the columns of the right
 /// factors are contiguous.
-unsafe fn sum_places<E, V>(
+unsafe fn sum_batch<E, V>(
     job: &Job<'_, E>,
     count: usize,
     a_step: usize,

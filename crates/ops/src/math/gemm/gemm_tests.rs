@@ -344,7 +344,7 @@ fn right_factors_are_kept() {
             let b = Factor::<f32>::new(&mut random, k, n, order);
             let left: Vec<Factor<f32>> =
                 [Order::Rows, Order::Columns].map(|o| Factor::new(&mut random, m, k, o)).into();
-            let kept = Gemm::keeping_right(m, b.view());
+            let kept = Gemm::prepacked_right(m, b.view());
             let mut scratch = vec![MaybeUninit::uninit(); kept.scratch_len()];
             kept.pack(&mut scratch, &two_threads).unwrap();
             for a in &left {
@@ -371,8 +371,9 @@ fn products_of_several_places_are_summed() {
     for (m, k, n, count) in
         [(14, 6, 32, 3), (5, 3, 40, 2), (20, 9, 7, 4), (1, 1, 1, 1), (3, 2, 5, 0)]
     {
-        let a = Places { data: &data, size: (m, k), strides: (2, 1), step: 17 };
-        let b = Places { data: &data[100..], size: (k, n), strides: (n + 1, 1), step: k * 50 };
+        let a = StridedBatch { data: &data, size: (m, k), strides: (2, 1), step: 17 };
+        let b =
+            StridedBatch { data: &data[100..], size: (k, n), strides: (n + 1, 1), step: k * 50 };
         let mut got = vec![2.0f32; m * n];
         let c = MatMut::row_major(&mut got, m, n).unwrap();
         sum_products(a, b, count, c, Write::Accumulate).unwrap();
@@ -387,13 +388,13 @@ fn products_of_several_places_are_summed() {
             }
         }
     }
-    let a = Places { data: &data, size: (2, 2), strides: (2, 1), step: 3999 };
-    let b = Places { data: &data, size: (2, 2), strides: (2, 1), step: 0 };
+    let a = StridedBatch { data: &data, size: (2, 2), strides: (2, 1), step: 3999 };
+    let b = StridedBatch { data: &data, size: (2, 2), strides: (2, 1), step: 0 };
     let mut got = [0.0f32; 4];
     let c = MatMut::row_major(&mut got, 2, 2).unwrap();
     assert_eq!(sum_products(a, b, 2, c, Write::Overwrite), Err(Error::ShapeMismatch));
     let halves = [bf16::ONE; 4];
-    let a = Places { data: &halves, size: (2, 2), strides: (2, 1), step: 0 };
+    let a = StridedBatch { data: &halves, size: (2, 2), strides: (2, 1), step: 0 };
     let mut got = [bf16::ONE; 4];
     let c = MatMut::row_major(&mut got, 2, 2).unwrap();
     assert_eq!(sum_products(a, a, 1, c, Write::Overwrite), Err(Error::Unsupported));

@@ -100,7 +100,7 @@ pub struct Gemm<'a, T> {
 
 /// A strided batch: matrices of one size at equal distances.
 #[derive(Clone, Copy, Debug)]
-pub struct Places<'a, T> {
+pub struct StridedBatch<'a, T> {
     /// Elements; the first matrix begins at the start.
     pub data: &'a [T],
     /// Number of rows and columns of each matrix.
@@ -111,7 +111,7 @@ pub struct Places<'a, T> {
     pub step: usize,
 }
 
-impl<T> Places<'_, T> {
+impl<T> StridedBatch<'_, T> {
     /// Whether all elements of the first `count` matrices are in bounds.
     fn has(&self, count: usize) -> bool {
         let Some(others) = count.checked_sub(1) else { return true };
@@ -124,8 +124,8 @@ impl<T> Places<'_, T> {
 /// without packing. The element type must be its own accumulator type, and the columns of the right
 /// factors must be contiguous.
 pub fn sum_products<T: Element>(
-    a: Places<'_, T>,
-    b: Places<'_, T>,
+    a: StridedBatch<'_, T>,
+    b: StridedBatch<'_, T>,
     count: usize,
     mut c: MatMut<'_, T>,
     write: Write,
@@ -197,21 +197,21 @@ impl<'a, T: Element> Gemm<'a, T> {
 
     /// The product of row-major left factors of `m` rows and one right factor, which [`Gemm::pack`]
     /// packs once.
-    pub fn keeping_right(m: usize, b: MatRef<'a, T>) -> Self {
+    pub fn prepacked_right(m: usize, b: MatRef<'a, T>) -> Self {
         let (k, n) = (b.rows(), b.cols());
         let shape = Shape { m, n, k, a_strides: (k, 1), b_strides: strides_of(&b) };
         let level = Level::best();
-        let plan = Plan::keeping_right(&shape, &T::geometry(level));
+        let plan = Plan::prepacked_right(&shape, &T::geometry(level));
         Self { a: MatRef::empty(), b, level, shape, plan }
     }
 
     /// The product `a * b` with a right factor that [`Gemm::pack`] packs once for many products, or
     /// `None` if prepacking does not pay. The packed form depends on the right factor alone, and
     /// the product has the same bits as without prepacking.
-    pub fn keeping(a: MatRef<'a, T>, b: MatRef<'a, T>) -> Option<Self> {
+    pub fn prepacked(a: MatRef<'a, T>, b: MatRef<'a, T>) -> Option<Self> {
         let product = Self::new(a, b)?;
         let geometry = T::geometry(product.level);
-        let plan = product.plan.keeps_right(&product.shape, &geometry)?;
+        let plan = product.plan.prepack_right(&product.shape, &geometry)?;
         Some(Self { plan, ..product })
     }
 

@@ -67,12 +67,12 @@ const BLOCK_COLS_MAX: usize = 1024;
 /// Bytes of the right factor up to which it may be read in place.
 const IN_PLACE_BYTES_MAX: usize = 1536 << 10;
 /// Minimum depth and columns for prepacking a right factor whose rows are contiguous,
-const KEPT_DEPTH_MIN: usize = 64;
-const KEPT_COLUMNS_MIN: usize = 128;
+const PREPACK_DEPTH_MIN: usize = 64;
+const PREPACK_COLUMNS_MIN: usize = 128;
 /// and its minimum bytes, by whether the left factor has few rows or many.
-const KEPT_ROWS_FEW: usize = 64;
-const KEPT_BYTES_FEW: usize = 64 << 10;
-const KEPT_BYTES_MANY: usize = 512 << 10;
+const PREPACK_ROWS_FEW: usize = 64;
+const PREPACK_BYTES_FEW: usize = 64 << 10;
+const PREPACK_BYTES_MANY: usize = 512 << 10;
 /// Minimum number of multiplications in a block.
 const BLOCK_WORK_MIN: usize = 1 << 19;
 /// Number of blocks to aim for, where there is enough work.
@@ -118,23 +118,24 @@ impl Plan {
     }
 
     /// The right factor is packed, all of it at once.
-    pub(super) fn keeping_right(shape: &Shape, kernel: &Geometry) -> Self {
+    pub(super) fn prepacked_right(shape: &Shape, kernel: &Geometry) -> Self {
         Self::cut(shape, kernel, true, usize::MAX)
     }
 
     /// The plan of a product whose right factor is packed once for many products, if that pays:
     /// where the factor would be packed anyway, or where reading it row by row costs more than a
     /// product of few rows.
-    pub(super) fn keeps_right(&self, shape: &Shape, kernel: &Geometry) -> Option<Self> {
+    pub(super) fn prepack_right(&self, shape: &Shape, kernel: &Geometry) -> Option<Self> {
         let &Shape { m, n, k, .. } = shape;
         if self.vector || m == 0 || n == 0 || k == 0 {
             return None;
         }
-        let kept = Self::keeping_right(shape, kernel);
+        let kept = Self::prepacked_right(shape, kernel);
         let bytes = k.saturating_mul(n).saturating_mul(kernel.number_bytes);
-        let is_deep = k >= KEPT_DEPTH_MIN && n >= KEPT_COLUMNS_MIN;
+        let is_deep = k >= PREPACK_DEPTH_MIN && n >= PREPACK_COLUMNS_MIN;
         let is_tight = kept.packed_bytes(kernel) <= bytes.saturating_add(bytes / 8);
-        let is_long = bytes >= if m <= KEPT_ROWS_FEW { KEPT_BYTES_FEW } else { KEPT_BYTES_MANY };
+        let is_long =
+            bytes >= if m <= PREPACK_ROWS_FEW { PREPACK_BYTES_FEW } else { PREPACK_BYTES_MANY };
         (self.pack_b || (is_deep && is_tight && is_long)).then_some(kept)
     }
 

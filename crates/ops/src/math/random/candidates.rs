@@ -290,7 +290,7 @@ impl Weights {
 
     /// Weights from occurrences raised to the power `distortion`, after `reserved` unused classes.
     ///
-    /// Of all classes, only those whose number leaves `shard` when divided by `shards` are kept.
+    /// Only the classes `k` with `k % shards == shard` are kept.
     pub(crate) fn from_unigrams(
         unigrams: &[f32],
         distortion: f32,

@@ -132,7 +132,7 @@ struct Round<'a, T: Real> {
     bounds: &'a Bounds<T>,
     values: T::Group,
     /// Second group of random numbers, which decides on the acceptance of uniform candidates.
-    judges: Option<T::Group>,
+    acceptance: Option<T::Group>,
     index: usize,
 }
 
@@ -146,9 +146,9 @@ impl<'a, T: Real + Float> Round<'a, T> {
             }
             Proposal::Uniform { .. } | Proposal::Exponential { .. } => T::uniform(block),
         };
-        let judges =
+        let acceptance =
             matches!(proposal, Proposal::Uniform { .. }).then(|| T::uniform(philox.next_block()));
-        Self { proposal, bounds, values, judges, index: 0 }
+        Self { proposal, bounds, values, acceptance, index: 0 }
     }
 
     /// A candidate and whether it is accepted.
@@ -163,7 +163,7 @@ impl<'a, T: Real + Float> Round<'a, T> {
                 Some((value, value >= low && value <= high))
             }
             Proposal::Uniform { lift } => {
-                let judge = *self.judges.as_ref()?.as_ref().get(self.index)?;
+                let judge = *self.acceptance.as_ref()?.as_ref().get(self.index)?;
                 self.index += 1;
                 let candidate = value * (high - low) + low;
                 let density = ((lift - candidate * candidate) / two).exp();
