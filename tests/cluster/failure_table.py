@@ -74,7 +74,7 @@ Row = collections.namedtuple("Row", "role fault outcomes theirs")
 
 
 def rows():
-    """The rows, in the order of docs/failures.md."""
+    """The rows, in the order of docs/src/concepts/failures.md."""
     return [Row(*line) for line in ROWS]
 
 
@@ -162,7 +162,7 @@ def markdown_table():
 
 
 def with_table(text):
-    """The text of docs/failures.md with the current table."""
+    """The text of docs/src/concepts/failures.md with the current table."""
     before, rest = text.split(BEGIN)
     return f"{before}{BEGIN}\n{markdown_table()}\n{END}{rest.split(END)[1]}"
 
