@@ -7,6 +7,9 @@ struct ControlFlow;
 #[doc = include_str!("../docs/src/concepts/gradients.md")]
 struct Gradients;
 
+#[doc = include_str!("../docs/src/concepts/rust-api.md")]
+struct RustApi;
+
 #[doc = include_str!("../docs/src/how-to/checkpoints.md")]
 struct Checkpoints;
 

@@ -199,10 +199,15 @@ impl Cluster {
 
     /// Opens a session on a worker's task.
     pub fn session(&self, worker: usize, graph: &Graph) -> Result<RemoteSession> {
+        RemoteSession::open(&self.target(worker)?, graph.to_def(), self.options.clone())
+    }
+
+    /// The target of a worker's task, `grpc://host:port`, as `Graph::session_on` takes it.
+    pub fn target(&self, worker: usize) -> Result<String> {
         let task = self.worker(worker)?;
         let address = self.spec.address(task);
         let address = address.ok_or_else(|| err!(Internal, "{task} has no address"))?;
-        RemoteSession::open(&format!("grpc://{address}"), graph.to_def(), self.options.clone())
+        Ok(format!("grpc://{address}"))
     }
 
     fn worker(&self, worker: usize) -> Result<&TaskName> {
