@@ -7,6 +7,7 @@ mod markdown;
 mod reference;
 mod rust;
 pub(crate) mod shell;
+mod translation;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -48,6 +49,7 @@ fn problems(files: &[File]) -> Vec<String> {
         files_are_there,
         rust::blocks_are_compiled,
         shell::exceptions_are_needed,
+        translation::readmes_are_equal,
         reference::environment,
         reference::flags,
         reference::metrics,

@@ -220,12 +220,13 @@ impl Op {
     /// Parses `inputs | outputs | attrs | flags`, each a list separated by `;`.
     pub fn parse_interface(name: &str, interface: &str) -> Result<Op> {
         let fields: Vec<&str> = interface.split('|').collect();
-        let [inputs, outputs, attrs, flags] = match fields[..] {
-            [ref given @ ..] if given.len() <= 4 => {
-                std::array::from_fn(|i| given.get(i).copied().unwrap_or(""))
-            }
-            _ => bail!(Internal, "an op's interface has at most 4 fields: {interface:?}"),
-        };
+        ensure!(
+            fields.len() <= 4,
+            Internal,
+            "an op's interface has at most 4 fields (inputs | outputs | attrs | flags), got {interface:?}"
+        );
+        let [inputs, outputs, attrs, flags] =
+            std::array::from_fn(|i| fields.get(i).copied().unwrap_or_default());
         let flag = |name| {
             Flag::from_name(name).ok_or_else(|| err!(Internal, "{name:?} is not an op's flag"))
         };

@@ -34,6 +34,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "cargo run --release -- quickstart",
         "takes minutes unoptimised: tests/quickstart.rs",
     ),
+    ("README.md", "cargo xtask test", "runs these blocks itself"),
     ("docs/src/concepts/cluster.md", "CLUSTER='ps=10.0.0.1:2222", "needs four machines"),
     (
         "docs/src/how-to/containers.md",

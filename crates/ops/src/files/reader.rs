@@ -274,7 +274,7 @@ pub(crate) fn run_dequeues(gate: &Arc<Gate<ReaderState>>) {
             let pending_dequeue = reader_state.pending_dequeue.take();
             match &pending_dequeue {
                 Some(pending_dequeue) => {
-                    reader_state.running_dequeue = Some(pending_dequeue.request)
+                    reader_state.running_dequeue = Some(pending_dequeue.request);
                 }
                 None => reader_state.is_dequeuing = false,
             }
