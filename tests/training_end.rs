@@ -66,7 +66,7 @@ impl Tasks {
             };
             let digits = mnist::train().unwrap().first(2000);
             let trainer = Trainer::new(&cluster, options).screen(Screen::none());
-            trainer.run(&digits, &Optimizer::sgd(0.1), net).unwrap()
+            trainer.run(&digits, Optimizer::sgd(0.1), net).unwrap()
         };
         std::thread::scope(|threads| {
             let other = threads.spawn(|| one(1));

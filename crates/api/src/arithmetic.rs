@@ -10,7 +10,7 @@ use crate::variable::Variable;
 
 /// The op of `/`: that of real numbers, or of integers rounded toward zero, as in Rust.
 fn division<T: TensorType>(of: &Output<T>) -> &'static str {
-    let is_integer = T::DTYPE.or_else(|| of.dtype()).is_some_and(|dtype| dtype.is_integer());
+    let is_integer = T::DTYPE.or_else(|| of.dtype()).is_some_and(thalweg_tensor::DType::is_integer);
     if is_integer { "TruncateDiv" } else { "RealDiv" }
 }
 

@@ -22,6 +22,7 @@
 //! Building returns no `Result`. A node that cannot be added (a wrong dtype or shape, a handle of
 //! another graph) is a [`Mistake`] with the caller's file and line; its handle is poisoned, and nodes
 //! that use it cause no further mistakes. [`Graph::session`] reports all mistakes at once.
+#![allow(clippy::needless_pass_by_value, reason = "callers write shapes and fetches in place")]
 
 mod arithmetic;
 #[cfg(feature = "ndarray")]

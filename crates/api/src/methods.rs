@@ -193,7 +193,7 @@ impl<T: TensorType> Output<T> {
         let classes = self.shape().dims().and_then(|dims| dims.last().copied().flatten());
         let rows = self.reshape([-1, classes.map_or(-1, |classes| classes as i32)]);
         let flat = NewOp::new(self.graph(), "Reshape").input(labels).input([-1i32]);
-        tf::sparse_softmax_cross_entropy_with_logits(&rows, &flat.output::<L>()).0
+        tf::sparse_softmax_cross_entropy_with_logits(&rows, flat.output::<L>()).0
     }
 
     /// The elements in another shape; one size may be -1, which the others determine.
@@ -300,14 +300,14 @@ impl Output<bool> {
     #[track_caller]
     #[must_use]
     pub fn all(&self) -> Output<bool> {
-        tf::all(self, &self.all_axes())
+        tf::all(self, self.all_axes())
     }
 
     /// Whether any element is true.
     #[track_caller]
     #[must_use]
     pub fn any_true(&self) -> Output<bool> {
-        tf::any(self, &self.all_axes())
+        tf::any(self, self.all_axes())
     }
 }
 
@@ -316,7 +316,7 @@ impl<T: TensorType> Variable<T> {
     #[track_caller]
     #[must_use]
     pub fn gather_rows<I: TensorType>(&self, indices: &Output<I>) -> Output<T> {
-        tf::resource_gather(&self.handle().within(indices.graph()), indices)
+        tf::resource_gather(self.handle().within(indices.graph()), indices)
     }
 }
 

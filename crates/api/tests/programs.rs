@@ -6,7 +6,7 @@ use thalweg_api::{
 
 /// The value of a tensor that depends on no feed.
 fn value<T: TensorType, R: thalweg_api::FromTensor<T>>(x: &Output<T>) -> R {
-    x.graph().session().and_then(|session| session.run(x, (), &[])).unwrap()
+    x.graph().session().and_then(|session| session.run(x, (), &[])).expect("the step succeeds")
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn methods_compute_what_they_say() {
     assert_eq!(value::<i32, Vec<i32>>(&g.range(0, 6, 2)), [0, 2, 4]);
     assert_eq!(value::<f32, Vec<f32>>(&g.ones([3])), [1.0; 3]);
     let batch: Output<f32> = g.ones([5, 2, 3]);
-    assert_eq!(batch.matmul(&g.ones([5, 3, 4])).shape().to_shape().unwrap().dims(), [5, 2, 4]);
+    assert_eq!(batch.matmul(g.ones([5, 3, 4])).shape().to_shape().unwrap().dims(), [5, 2, 4]);
     let strings = g.constant(["a", "bc"]);
     assert_eq!(value::<String, Vec<String>>(&strings), ["a", "bc"]);
     assert!(g.check().is_ok());
@@ -146,7 +146,7 @@ fn feeds_take_values_of_every_form() -> Result<()> {
     let array = [[1.0f32, 2.0], [3.0, 4.0]];
     for feed in [
         x.feed(array),
-        x.feed(&array),
+        x.feed(array),
         x.feed(&array[..]),
         x.feed(&rows),
         x.feed(rows.clone()),

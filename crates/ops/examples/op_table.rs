@@ -90,7 +90,7 @@ fn shown(value: &AttrValue) -> String {
         AttrValue::Shape(s) if s.unknown_rank => "unknown".into(),
         AttrValue::List(list) => format!(
             "{:?}",
-            (list.i.iter().map(|i| i.to_string()))
+            (list.i.iter().map(ToString::to_string))
                 .chain(list.f.iter().map(|f| format!("{f:?}")))
                 .chain(list.s.iter().map(|s| String::from_utf8_lossy(s).into_owned()))
                 .collect::<Vec<_>>()

@@ -32,7 +32,9 @@ fn any_tensor_can_be_fed_and_fetched() {
     assert_eq!(run(&[("sum", number(7.0))], &["sum", "sum"]), [7.0, 7.0]);
     // Another shape than declared.
     assert_eq!(run(&[("two", four(1.0)), ("two:1", four(2.0))], &["sum"]), [3.0]);
-    assert!(s.run(&[], &[], &[]).unwrap().is_empty());
+    // As in TensorFlow, a step does something.
+    let e = s.run(&[], &[], &[]).unwrap_err();
+    assert_eq!(e.code(), Code::InvalidArgument, "{e}");
 }
 
 #[test]

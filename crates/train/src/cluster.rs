@@ -164,6 +164,7 @@ impl Cluster {
     /// The model as a worker builds it: variables on the parameter servers according to
     /// [`Cluster::spread`], all other nodes on the worker. Without parameter servers, variables are
     /// placed on the chief.
+    #[expect(clippy::needless_pass_by_value, reason = "callers make the model in place")]
     pub fn place(&self, model: Model, worker: usize) -> Result<Model> {
         Ok(self.place_scope(model.as_scope(), worker)?.into())
     }

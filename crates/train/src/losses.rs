@@ -20,7 +20,7 @@ pub fn softmax_cross_entropy<L: TensorType>(
     on_behalf_of(Location::caller(), || {
         if labels.dtype().is_some_and(DType::is_floating) {
             let node = NewOp::new(logits.graph(), "SoftmaxCrossEntropyWithLogits");
-            return node.input(&rows(logits)).input(&rows(labels)).output::<f32>().mean();
+            return node.input(rows(logits)).input(rows(labels)).output::<f32>().mean();
         }
         logits.softmax_cross_entropy(labels).mean()
     })
@@ -233,7 +233,7 @@ pub fn sampled_softmax<L: TensorType>(
             return model.poisoned();
         };
         let scores = concat(&[&right.expand_dims(1i32), &drawn], 1);
-        scores.softmax_cross_entropy(&right.zeros_like().cast::<i64>()).mean()
+        scores.softmax_cross_entropy(right.zeros_like().cast::<i64>()).mean()
     })
 }
 

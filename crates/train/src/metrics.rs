@@ -98,9 +98,7 @@ pub fn accuracy<L: TensorType>(logits: &Output<f32>, labels: &Output<L>) -> Outp
 /// 1 for each example (or each time step of each) that is classified correctly, else 0.
 #[track_caller]
 pub fn correct<L: TensorType>(logits: &Output<f32>, labels: &Output<L>) -> Output<f32> {
-    on_behalf_of(Location::caller(), || {
-        logits.argmax(-1).equal(&labels.cast::<i64>()).cast::<f32>()
-    })
+    on_behalf_of(Location::caller(), || logits.argmax(-1).equal(labels.cast::<i64>()).cast::<f32>())
 }
 
 /// Top-k accuracy: the fraction of examples whose true class is among the `k` highest logits.
@@ -229,7 +227,7 @@ impl StreamingMean {
             let counter = |name| layer.counter::<f32>(name, &[], &Initializer::Zeros);
             let (total, count) = (counter("total"), counter("count"));
             let each = each.within(&layer);
-            let added = [total.assign_add(&each.sum()), count.assign_add(&each.ones_like().sum())];
+            let added = [total.assign_add(each.sum()), count.assign_add(each.ones_like().sum())];
             let value = NewOp::new(&layer, "DivNoNan").input(total.value()).input(count.value());
             let cleared = [total.assign(0.0), count.assign(0.0)];
             StreamingMean {

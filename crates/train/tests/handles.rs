@@ -8,7 +8,8 @@ use thalweg_train::{
 
 #[test]
 fn every_optimizer_minimizes() -> Result<()> {
-    let steps: [(&str, &dyn Fn(&Output<f32>) -> Operation); 10] = [
+    type Minimize<'a> = &'a dyn Fn(&Output<f32>) -> Operation;
+    let steps: [(&str, Minimize<'_>); 10] = [
         ("sgd", &|loss| Sgd::new(0.1).minimize(loss)),
         ("momentum", &|loss| Momentum::new(0.02).coefficient(0.8).minimize(loss)),
         ("nesterov", &|loss| Momentum::new(0.02).nesterov().minimize(loss)),

@@ -440,7 +440,7 @@ fn metrics_of_classes() {
     ];
     let session = model.session().unwrap();
     assert_eq!(session.run::<_, Vec<f32>>(&all[..], (), &[]).unwrap(), [0.5, 0.75, 0.5]);
-    let each: Vec<f32> = session.run(&metrics::correct(&logits, &labels), (), &[]).unwrap();
+    let each: Vec<f32> = session.run(metrics::correct(&logits, &labels), (), &[]).unwrap();
     assert_eq!(each, [1.0, 0.0, 0.0, 1.0]);
 }
 

@@ -482,9 +482,9 @@ fn mistakes_are_told() {
     let digits = mnist::test().unwrap().first(100);
     let trainer = Trainer::new(&here, options(&folder, Mode::Async)).screen(Screen::none());
     let error = trainer
-        .run(&digits, &Optimizer::sgd(0.1), |model| {
+        .run(&digits, Optimizer::sgd(0.1), |model| {
             let net = net(model);
-            let node = NewOp::new(model, "Assert").input(&model.constant(false));
+            let node = NewOp::new(model, "Assert").input(model.constant(false));
             let text = model.constant::<String>("no good");
             let assert = node.input(&text).attr("T", &[DType::String][..]).operation();
             let loss = NewOp::new(&model.after(&[&assert]), "Identity").input(&net.loss).output();
@@ -516,7 +516,7 @@ fn what_a_net_shows_is_written() {
     let options = TrainOptions { summary_steps: 30, ..options(&folder, Mode::Async) };
     let digits = mnist::train().unwrap().first(SAMPLES);
     let trainer = Trainer::new(&here, options).callback(killer).screen(Screen::none());
-    let outcome = trainer.run(&digits, &Optimizer::sgd(0.1), watched).unwrap();
+    let outcome = trainer.run(&digits, Optimizer::sgd(0.1), watched).unwrap();
 
     let storage = LocalStorage::default();
     let files = event_files(&storage, &outcome.events).unwrap();
@@ -589,7 +589,7 @@ fn epochs_and_evaluations_are_reported() {
         .screen(Screen::new(false, Box::new(page.clone())))
         .evaluate(&unseen, Every::Epochs(1))
         .callback(&journal)
-        .run(&digits, &Optimizer::sgd(0.1), net)
+        .run(&digits, Optimizer::sgd(0.1), net)
         .unwrap();
     let epochs = journal.epochs.lock().unwrap();
     assert_eq!(epochs.iter().map(|epoch| epoch.epoch).collect::<Vec<_>>(), [1, 2, 3, 4]);
@@ -633,7 +633,7 @@ fn early_stopping_restores_the_best_checkpoint() {
         .evaluate(&unseen, Every::Updates(30))
         .callback(EarlyStopping::maximize("accuracy").patience(3).restore_best())
         .callback(Unlearn(Mutex::new(0)))
-        .run(&digits, &Optimizer::sgd(rate), net)
+        .run(&digits, Optimizer::sgd(rate), net)
         .unwrap();
     let of = |evaluation: &Evaluation| evaluation.value("accuracy").unwrap();
     let best = outcome.evaluations.iter().max_by(|a, b| of(a).total_cmp(&of(b))).unwrap();
@@ -655,7 +655,7 @@ fn a_rate_that_is_not_adjustable_is_not_scaled() {
         .screen(Screen::none())
         .evaluate(&digits, Every::Updates(10))
         .callback(ReduceOnPlateau::maximize("accuracy").patience(1).min_delta(2.0))
-        .run(&digits, &Optimizer::sgd(0.1), net)
+        .run(&digits, Optimizer::sgd(0.1), net)
         .unwrap_err();
     assert!(error.message().contains("the rate is not Rate::adjustable"), "{error}");
 }
@@ -691,7 +691,7 @@ fn skipped_updates_end_no_training() {
         let scale = LossScale::Dynamic { initial: 1e30, growth_steps: 1000 };
         let outcome = Trainer::new(&here, options)
             .screen(Screen::none())
-            .run(&digits, &Optimizer::sgd(0.1).loss_scale(scale), |model| {
+            .run(&digits, Optimizer::sgd(0.1).loss_scale(scale), |model| {
                 let net = net(model);
                 // Backwards the factors come in the other order: 1e42 overflows.
                 let loss = &net.loss * 1e-12 * 1e12;

@@ -26,7 +26,7 @@ struct Signature {
     calls: String,
     /// What is made of the node.
     result: String,
-    /// Where the node is added: `new(g` or `on(&x`.
+    /// Where the node is added: `node(g` or `on(&x`.
     place: String,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn op(op: &Op, sentence: Option<&str>) -> String {
     }
     let comma = if params.is_empty() { "" } else { ", " };
     text += &format!(
-        "}} }}\nimpl {name} {{\n/// Adds the node: see [`{function}`].\n#[track_caller]\npub fn \
+        "}} }}\nimpl {name} {{\n/// Adds the node: see [`{function}()`].\n#[track_caller]\npub fn \
          build{generics}(&self{comma}{params}) -> {returns} {{ {} }}\n}}\n",
         body("self.0.")
     );
@@ -195,7 +195,7 @@ fn signature(op: &Op) -> Signature {
         returns: String::new(),
         calls: String::new(),
         result: String::new(),
-        place: "new(g".into(),
+        place: "node(g".into(),
     };
     let param = |s: &mut Signature, name: &str, ty: &str| {
         s.params.push(format!("{name}: {ty}"));

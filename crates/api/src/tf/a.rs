@@ -175,7 +175,7 @@ options! { All {
 keep_dims: bool = "keep_dims", "false";
 } }
 impl All {
-    /// Adds the node: see [`all`].
+    /// Adds the node: see [`all()`].
     #[track_caller]
     pub fn build<Tidx: TensorType>(
         &self,
@@ -201,7 +201,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl AllCandidateSampler {
-    /// Adds the node: see [`all_candidate_sampler`].
+    /// Adds the node: see [`all_candidate_sampler()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -334,7 +334,7 @@ initial_num_buckets: i64 = "initial_num_buckets", "131072";
 max_load_factor: f32 = "max_load_factor", "0.8";
 } }
 impl AnonymousMutableDenseHashTable {
-    /// Adds the node: see [`anonymous_mutable_dense_hash_table`].
+    /// Adds the node: see [`anonymous_mutable_dense_hash_table()`].
     #[track_caller]
     pub fn build<KeyDtype: TensorType>(
         &self,
@@ -377,11 +377,11 @@ options! { AnonymousMutableHashTableOfTensors {
 value_shape: impl Dims = "value_shape", "empty", |value| &value.to_partial();
 } }
 impl AnonymousMutableHashTableOfTensors {
-    /// Adds the node: see [`anonymous_mutable_hash_table_of_tensors`].
+    /// Adds the node: see [`anonymous_mutable_hash_table_of_tensors()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, key_dtype: DType, value_dtype: DType) -> Output<Resource> {
         self.0
-            .new(g, "AnonymousMutableHashTableOfTensors")
+            .node(g, "AnonymousMutableHashTableOfTensors")
             .attr("key_dtype", key_dtype)
             .attr("value_dtype", value_dtype)
             .output()
@@ -417,7 +417,7 @@ options! { Any {
 keep_dims: bool = "keep_dims", "false";
 } }
 impl Any {
-    /// Adds the node: see [`any`].
+    /// Adds the node: see [`any()`].
     #[track_caller]
     pub fn build<Tidx: TensorType>(
         &self,
@@ -449,7 +449,7 @@ options! { ApplyAdaMax {
 use_locking: bool = "use_locking", "false";
 } }
 impl ApplyAdaMax {
-    /// Adds the node: see [`apply_ada_max`].
+    /// Adds the node: see [`apply_ada_max()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -497,7 +497,7 @@ options! { ApplyAdadelta {
 use_locking: bool = "use_locking", "false";
 } }
 impl ApplyAdadelta {
-    /// Adds the node: see [`apply_adadelta`].
+    /// Adds the node: see [`apply_adadelta()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -539,7 +539,7 @@ use_locking: bool = "use_locking", "false";
 update_slots: bool = "update_slots", "true";
 } }
 impl ApplyAdagrad {
-    /// Adds the node: see [`apply_adagrad`].
+    /// Adds the node: see [`apply_adagrad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -581,7 +581,7 @@ options! { ApplyAdagradDA {
 use_locking: bool = "use_locking", "false";
 } }
 impl ApplyAdagradDA {
-    /// Adds the node: see [`apply_adagrad_da`].
+    /// Adds the node: see [`apply_adagrad_da()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -626,7 +626,7 @@ use_locking: bool = "use_locking", "false";
 update_slots: bool = "update_slots", "true";
 } }
 impl ApplyAdagradV2 {
-    /// Adds the node: see [`apply_adagrad_v2`].
+    /// Adds the node: see [`apply_adagrad_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -670,7 +670,7 @@ use_locking: bool = "use_locking", "false";
 use_nesterov: bool = "use_nesterov", "false";
 } }
 impl ApplyAdam {
-    /// Adds the node: see [`apply_adam`].
+    /// Adds the node: see [`apply_adam()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -720,7 +720,7 @@ options! { ApplyAddSign {
 use_locking: bool = "use_locking", "false";
 } }
 impl ApplyAddSign {
-    /// Adds the node: see [`apply_add_sign`].
+    /// Adds the node: see [`apply_add_sign()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -766,7 +766,7 @@ options! { ApplyCenteredRMSProp {
 use_locking: bool = "use_locking", "false";
 } }
 impl ApplyCenteredRMSProp {
-    /// Adds the node: see [`apply_centered_rms_prop`].
+    /// Adds the node: see [`apply_centered_rms_prop()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -816,7 +816,7 @@ use_locking: bool = "use_locking", "false";
 multiply_linear_by_lr: bool = "multiply_linear_by_lr", "false";
 } }
 impl ApplyFtrl {
-    /// Adds the node: see [`apply_ftrl`].
+    /// Adds the node: see [`apply_ftrl()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -865,7 +865,7 @@ use_locking: bool = "use_locking", "false";
 multiply_linear_by_lr: bool = "multiply_linear_by_lr", "false";
 } }
 impl ApplyFtrlV2 {
-    /// Adds the node: see [`apply_ftrl_v2`].
+    /// Adds the node: see [`apply_ftrl_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -909,7 +909,7 @@ options! { ApplyGradientDescent {
 use_locking: bool = "use_locking", "false";
 } }
 impl ApplyGradientDescent {
-    /// Adds the node: see [`apply_gradient_descent`].
+    /// Adds the node: see [`apply_gradient_descent()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -939,7 +939,7 @@ use_locking: bool = "use_locking", "false";
 use_nesterov: bool = "use_nesterov", "false";
 } }
 impl ApplyMomentum {
-    /// Adds the node: see [`apply_momentum`].
+    /// Adds the node: see [`apply_momentum()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -979,7 +979,7 @@ options! { ApplyPowerSign {
 use_locking: bool = "use_locking", "false";
 } }
 impl ApplyPowerSign {
-    /// Adds the node: see [`apply_power_sign`].
+    /// Adds the node: see [`apply_power_sign()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1022,7 +1022,7 @@ options! { ApplyProximalAdagrad {
 use_locking: bool = "use_locking", "false";
 } }
 impl ApplyProximalAdagrad {
-    /// Adds the node: see [`apply_proximal_adagrad`].
+    /// Adds the node: see [`apply_proximal_adagrad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1062,7 +1062,7 @@ options! { ApplyProximalGradientDescent {
 use_locking: bool = "use_locking", "false";
 } }
 impl ApplyProximalGradientDescent {
-    /// Adds the node: see [`apply_proximal_gradient_descent`].
+    /// Adds the node: see [`apply_proximal_gradient_descent()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1103,7 +1103,7 @@ options! { ApplyRMSProp {
 use_locking: bool = "use_locking", "false";
 } }
 impl ApplyRMSProp {
-    /// Adds the node: see [`apply_rms_prop`].
+    /// Adds the node: see [`apply_rms_prop()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1141,7 +1141,7 @@ options! { ApproximateEqual {
 tolerance: f32 = "tolerance", "1e-5";
 } }
 impl ApproximateEqual {
-    /// Adds the node: see [`approximate_equal`].
+    /// Adds the node: see [`approximate_equal()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, x: impl Handle<T>, y: impl Operand<T>) -> Output<bool> {
         self.0.on(&x, "ApproximateEqual").input(x).input(y).output()
@@ -1193,7 +1193,7 @@ width: i64 = "width", "-1";
 fill: &str = "fill", "\"\"";
 } }
 impl AsString {
-    /// Adds the node: see [`as_string`].
+    /// Adds the node: see [`as_string()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>) -> Output<String> {
         self.0.on(&input, "AsString").input(input).output()
@@ -1225,7 +1225,7 @@ options! { Assert {
 summarize: i64 = "summarize", "3";
 } }
 impl Assert {
-    /// Adds the node: see [`assert`].
+    /// Adds the node: see [`assert()`].
     #[track_caller]
     pub fn build(&self, condition: impl Handle<bool>, data: &[Output<Untyped>]) -> Operation {
         self.0
@@ -1295,7 +1295,7 @@ validate_shape: bool = "validate_shape", "true";
 use_locking: bool = "use_locking", "true";
 } }
 impl Assign {
-    /// Adds the node: see [`assign`].
+    /// Adds the node: see [`assign()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1320,7 +1320,7 @@ options! { AssignAdd {
 use_locking: bool = "use_locking", "false";
 } }
 impl AssignAdd {
-    /// Adds the node: see [`assign_add`].
+    /// Adds the node: see [`assign_add()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1356,7 +1356,7 @@ options! { AssignSub {
 use_locking: bool = "use_locking", "false";
 } }
 impl AssignSub {
-    /// Adds the node: see [`assign_sub`].
+    /// Adds the node: see [`assign_sub()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1390,7 +1390,7 @@ options! { AssignVariableOp {
 validate_shape: bool = "validate_shape", "false";
 } }
 impl AssignVariableOp {
-    /// Adds the node: see [`assign_variable_op`].
+    /// Adds the node: see [`assign_variable_op()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(
         &self,
@@ -1438,7 +1438,7 @@ options! { AudioSummary {
 max_outputs: i64 = "max_outputs", "3";
 } }
 impl AudioSummary {
-    /// Adds the node: see [`audio_summary`].
+    /// Adds the node: see [`audio_summary()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1468,7 +1468,7 @@ options! { AudioSummaryV2 {
 max_outputs: i64 = "max_outputs", "3";
 } }
 impl AudioSummaryV2 {
-    /// Adds the node: see [`audio_summary_v2`].
+    /// Adds the node: see [`audio_summary_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1496,7 +1496,7 @@ options! { AvgPool {
 data_format: &str = "data_format", "\"NHWC\"";
 } }
 impl AvgPool {
-    /// Adds the node: see [`avg_pool`].
+    /// Adds the node: see [`avg_pool()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1531,7 +1531,7 @@ options! { AvgPool3D {
 data_format: &str = "data_format", "\"NDHWC\"";
 } }
 impl AvgPool3D {
-    /// Adds the node: see [`avg_pool3d`].
+    /// Adds the node: see [`avg_pool3d()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1567,7 +1567,7 @@ options! { AvgPool3DGrad {
 data_format: &str = "data_format", "\"NDHWC\"";
 } }
 impl AvgPool3DGrad {
-    /// Adds the node: see [`avg_pool3d_grad`].
+    /// Adds the node: see [`avg_pool3d_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1605,7 +1605,7 @@ options! { AvgPoolGrad {
 data_format: &str = "data_format", "\"NHWC\"";
 } }
 impl AvgPoolGrad {
-    /// Adds the node: see [`avg_pool_grad`].
+    /// Adds the node: see [`avg_pool_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,

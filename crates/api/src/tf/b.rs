@@ -17,7 +17,7 @@ lower: bool = "lower", "true";
 adjoint: bool = "adjoint", "false";
 } }
 impl BandedTriangularSolve {
-    /// Adds the node: see [`banded_triangular_solve`].
+    /// Adds the node: see [`banded_triangular_solve()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, matrix: impl Handle<T>, rhs: impl Operand<T>) -> Output<T> {
         self.0.on(&matrix, "BandedTriangularSolve").input(matrix).input(rhs).output()
@@ -36,10 +36,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl Barrier {
-    /// Adds the node: see [`barrier`].
+    /// Adds the node: see [`barrier()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, component_types: &[DType]) -> Output<Ref<String>> {
-        self.0.new(g, "Barrier").attr("component_types", component_types).output()
+        self.0.node(g, "Barrier").attr("component_types", component_types).output()
     }
 }
 
@@ -52,7 +52,7 @@ options! { BarrierClose {
 cancel_pending_enqueues: bool = "cancel_pending_enqueues", "false";
 } }
 impl BarrierClose {
-    /// Adds the node: see [`barrier_close`].
+    /// Adds the node: see [`barrier_close()`].
     #[track_caller]
     pub fn build(&self, handle: impl Handle<Ref<String>>) -> Operation {
         self.0.on(&handle, "BarrierClose").input(handle).operation()
@@ -102,7 +102,7 @@ wait_for_incomplete: bool = "wait_for_incomplete", "false";
 timeout_ms: i64 = "timeout_ms", "-1";
 } }
 impl BarrierTakeMany {
-    /// Adds the node: see [`barrier_take_many`].
+    /// Adds the node: see [`barrier_take_many()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -155,7 +155,7 @@ options! { BatchDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl BatchDataset {
-    /// Adds the node: see [`batch_dataset`].
+    /// Adds the node: see [`batch_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -196,7 +196,7 @@ parallel_copy: bool = "parallel_copy", "false";
 metadata: &str = "metadata", "\"\"";
 } }
 impl BatchDatasetV2 {
-    /// Adds the node: see [`batch_dataset_v2`].
+    /// Adds the node: see [`batch_dataset_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -267,7 +267,7 @@ grad_x: bool = "grad_x", "false";
 grad_y: bool = "grad_y", "false";
 } }
 impl BatchMatMul {
-    /// Adds the node: see [`batch_mat_mul`].
+    /// Adds the node: see [`batch_mat_mul()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, x: impl Handle<T>, y: impl Operand<T>) -> Output<T> {
         self.0.on(&x, "BatchMatMul").input(x).input(y).output()
@@ -288,7 +288,7 @@ grad_x: bool = "grad_x", "false";
 grad_y: bool = "grad_y", "false";
 } }
 impl BatchMatMulV2 {
-    /// Adds the node: see [`batch_mat_mul_v2`].
+    /// Adds the node: see [`batch_mat_mul_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, x: impl Handle<T>, y: impl Operand<T>) -> Output<T> {
         self.0.on(&x, "BatchMatMulV2").input(x).input(y).output()
@@ -312,7 +312,7 @@ grad_x: bool = "grad_x", "false";
 grad_y: bool = "grad_y", "false";
 } }
 impl BatchMatMulV3 {
-    /// Adds the node: see [`batch_mat_mul_v3`].
+    /// Adds the node: see [`batch_mat_mul_v3()`].
     #[track_caller]
     pub fn build<Tout: TensorType, Ta: TensorType, Tb: TensorType>(
         &self,
@@ -370,7 +370,7 @@ options! { BatchMatrixInverse {
 adjoint: bool = "adjoint", "false";
 } }
 impl BatchMatrixInverse {
-    /// Adds the node: see [`batch_matrix_inverse`].
+    /// Adds the node: see [`batch_matrix_inverse()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>) -> Output<T> {
         self.0.on(&input, "BatchMatrixInverse").input(input).output()
@@ -402,7 +402,7 @@ options! { BatchMatrixSolve {
 adjoint: bool = "adjoint", "false";
 } }
 impl BatchMatrixSolve {
-    /// Adds the node: see [`batch_matrix_solve`].
+    /// Adds the node: see [`batch_matrix_solve()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, matrix: impl Handle<T>, rhs: impl Operand<T>) -> Output<T> {
         self.0.on(&matrix, "BatchMatrixSolve").input(matrix).input(rhs).output()
@@ -424,7 +424,7 @@ options! { BatchMatrixSolveLs {
 fast: bool = "fast", "true";
 } }
 impl BatchMatrixSolveLs {
-    /// Adds the node: see [`batch_matrix_solve_ls`].
+    /// Adds the node: see [`batch_matrix_solve_ls()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -456,7 +456,7 @@ lower: bool = "lower", "true";
 adjoint: bool = "adjoint", "false";
 } }
 impl BatchMatrixTriangularSolve {
-    /// Adds the node: see [`batch_matrix_triangular_solve`].
+    /// Adds the node: see [`batch_matrix_triangular_solve()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, matrix: impl Handle<T>, rhs: impl Operand<T>) -> Output<T> {
         self.0.on(&matrix, "BatchMatrixTriangularSolve").input(matrix).input(rhs).output()
@@ -552,7 +552,7 @@ options! { BatchSelfAdjointEigV2 {
 compute_v: bool = "compute_v", "true";
 } }
 impl BatchSelfAdjointEigV2 {
-    /// Adds the node: see [`batch_self_adjoint_eig_v2`].
+    /// Adds the node: see [`batch_self_adjoint_eig_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>) -> (Output<T>, Output<T>) {
         let built = self.0.on(&input, "BatchSelfAdjointEigV2").input(input).build();
@@ -572,7 +572,7 @@ compute_uv: bool = "compute_uv", "true";
 full_matrices: bool = "full_matrices", "false";
 } }
 impl BatchSvd {
-    /// Adds the node: see [`batch_svd`].
+    /// Adds the node: see [`batch_svd()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>) -> (Output<T>, Output<T>, Output<T>) {
         let built = self.0.on(&input, "BatchSvd").input(input).build();
@@ -727,7 +727,7 @@ options! { BiasAdd {
 data_format: &str = "data_format", "\"NHWC\"";
 } }
 impl BiasAdd {
-    /// Adds the node: see [`bias_add`].
+    /// Adds the node: see [`bias_add()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, value: impl Handle<T>, bias: impl Operand<T>) -> Output<T> {
         self.0.on(&value, "BiasAdd").input(value).input(bias).output()
@@ -745,7 +745,7 @@ options! { BiasAddGrad {
 data_format: &str = "data_format", "\"NHWC\"";
 } }
 impl BiasAddGrad {
-    /// Adds the node: see [`bias_add_grad`].
+    /// Adds the node: see [`bias_add_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, out_backprop: impl Handle<T>) -> Output<T> {
         self.0.on(&out_backprop, "BiasAddGrad").input(out_backprop).output()
@@ -846,7 +846,7 @@ cell_clip: f32 = "cell_clip", "3.0";
 use_peephole: bool = "use_peephole", "false";
 } }
 impl BlockLSTM {
-    /// Adds the node: see [`block_lstm`].
+    /// Adds the node: see [`block_lstm()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1084,7 +1084,7 @@ cell_clip: f32 = "cell_clip", "0.0";
 use_peephole: bool = "use_peephole", "false";
 } }
 impl BlockLSTMV2 {
-    /// Adds the node: see [`block_lstm_v2`].
+    /// Adds the node: see [`block_lstm_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,

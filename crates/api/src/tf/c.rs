@@ -95,7 +95,7 @@ options! { CTCBeamSearchDecoder {
 merge_repeated: bool = "merge_repeated", "true";
 } }
 impl CTCBeamSearchDecoder {
-    /// Adds the node: see [`ctc_beam_search_decoder`].
+    /// Adds the node: see [`ctc_beam_search_decoder()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -151,7 +151,7 @@ merge_repeated: bool = "merge_repeated", "false";
 blank_index: i64 = "blank_index", "-1";
 } }
 impl CTCGreedyDecoder {
-    /// Adds the node: see [`ctc_greedy_decoder`].
+    /// Adds the node: see [`ctc_greedy_decoder()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -187,7 +187,7 @@ ctc_merge_repeated: bool = "ctc_merge_repeated", "true";
 ignore_longer_outputs_than_inputs: bool = "ignore_longer_outputs_than_inputs", "false";
 } }
 impl CTCLoss {
-    /// Adds the node: see [`ctc_loss`].
+    /// Adds the node: see [`ctc_loss()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -224,7 +224,7 @@ ctc_merge_repeated: bool = "ctc_merge_repeated", "true";
 ignore_longer_outputs_than_inputs: bool = "ignore_longer_outputs_than_inputs", "false";
 } }
 impl CTCLossV2 {
-    /// Adds the node: see [`ctc_loss_v2`].
+    /// Adds the node: see [`ctc_loss_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -259,7 +259,7 @@ options! { CacheDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl CacheDataset {
-    /// Adds the node: see [`cache_dataset`].
+    /// Adds the node: see [`cache_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -293,7 +293,7 @@ options! { CacheDatasetV2 {
 metadata: &str = "metadata", "\"\"";
 } }
 impl CacheDatasetV2 {
-    /// Adds the node: see [`cache_dataset_v2`].
+    /// Adds the node: see [`cache_dataset_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -328,7 +328,7 @@ options! { Case {
 output_shapes: &[PartialShape] = "output_shapes", "[]";
 } }
 impl Case {
-    /// Adds the node: see [`case`].
+    /// Adds the node: see [`case()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -359,7 +359,7 @@ options! { Cast {
 truncate: bool = "Truncate", "false";
 } }
 impl Cast {
-    /// Adds the node: see [`cast`].
+    /// Adds the node: see [`cast()`].
     #[track_caller]
     pub fn build<DstT: TensorType, SrcT: TensorType>(&self, x: impl Handle<SrcT>) -> Output<DstT> {
         self.0.on(&x, "Cast").dtype::<DstT>("DstT").input(x).output()
@@ -479,7 +479,7 @@ pad_per_class: bool = "pad_per_class", "false";
 clip_boxes: bool = "clip_boxes", "true";
 } }
 impl CombinedNonMaxSuppression {
-    /// Adds the node: see [`combined_non_max_suppression`].
+    /// Adds the node: see [`combined_non_max_suppression()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -542,7 +542,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl ComputeAccidentalHits {
-    /// Adds the node: see [`compute_accidental_hits`].
+    /// Adds the node: see [`compute_accidental_hits()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -620,7 +620,7 @@ options! { ConcatenateDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl ConcatenateDataset {
-    /// Adds the node: see [`concatenate_dataset`].
+    /// Adds the node: see [`concatenate_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -650,11 +650,11 @@ shared_name: &str = "shared_name", "\"\"";
 reduction_type: &str = "reduction_type", "\"MEAN\"";
 } }
 impl ConditionalAccumulator {
-    /// Adds the node: see [`conditional_accumulator`].
+    /// Adds the node: see [`conditional_accumulator()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtype: DType, shape: impl Dims) -> Output<Ref<String>> {
         self.0
-            .new(g, "ConditionalAccumulator")
+            .node(g, "ConditionalAccumulator")
             .attr("dtype", dtype)
             .attr("shape", &shape.to_partial())
             .output()
@@ -717,7 +717,7 @@ data_format: &str = "data_format", "\"NHWC\"";
 dilations: &[i64] = "dilations", "[1, 1, 1, 1]";
 } }
 impl Conv2D {
-    /// Adds the node: see [`conv2d`].
+    /// Adds the node: see [`conv2d()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -756,7 +756,7 @@ data_format: &str = "data_format", "\"NHWC\"";
 dilations: &[i64] = "dilations", "[1, 1, 1, 1]";
 } }
 impl Conv2DBackpropFilter {
-    /// Adds the node: see [`conv2d_backprop_filter`].
+    /// Adds the node: see [`conv2d_backprop_filter()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -797,7 +797,7 @@ data_format: &str = "data_format", "\"NHWC\"";
 dilations: &[i64] = "dilations", "[1, 1, 1, 1]";
 } }
 impl Conv2DBackpropInput {
-    /// Adds the node: see [`conv2d_backprop_input`].
+    /// Adds the node: see [`conv2d_backprop_input()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -835,7 +835,7 @@ data_format: &str = "data_format", "\"NDHWC\"";
 dilations: &[i64] = "dilations", "[1, 1, 1, 1, 1]";
 } }
 impl Conv3D {
-    /// Adds the node: see [`conv3d`].
+    /// Adds the node: see [`conv3d()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -871,7 +871,7 @@ options! { Conv3DBackpropFilter {
 dilations: &[i64] = "dilations", "[1, 1, 1, 1, 1]";
 } }
 impl Conv3DBackpropFilter {
-    /// Adds the node: see [`conv3d_backprop_filter`].
+    /// Adds the node: see [`conv3d_backprop_filter()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -910,7 +910,7 @@ data_format: &str = "data_format", "\"NDHWC\"";
 dilations: &[i64] = "dilations", "[1, 1, 1, 1, 1]";
 } }
 impl Conv3DBackpropFilterV2 {
-    /// Adds the node: see [`conv3d_backprop_filter_v2`].
+    /// Adds the node: see [`conv3d_backprop_filter_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -948,7 +948,7 @@ options! { Conv3DBackpropInput {
 dilations: &[i64] = "dilations", "[1, 1, 1, 1, 1]";
 } }
 impl Conv3DBackpropInput {
-    /// Adds the node: see [`conv3d_backprop_input`].
+    /// Adds the node: see [`conv3d_backprop_input()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -987,7 +987,7 @@ data_format: &str = "data_format", "\"NDHWC\"";
 dilations: &[i64] = "dilations", "[1, 1, 1, 1, 1]";
 } }
 impl Conv3DBackpropInputV2 {
-    /// Adds the node: see [`conv3d_backprop_input_v2`].
+    /// Adds the node: see [`conv3d_backprop_input_v2()`].
     #[track_caller]
     pub fn build<T: TensorType, Tshape: TensorType>(
         &self,
@@ -1067,7 +1067,7 @@ method: &str = "method", "\"bilinear\"";
 extrapolation_value: f32 = "extrapolation_value", "0.0";
 } }
 impl CropAndResize {
-    /// Adds the node: see [`crop_and_resize`].
+    /// Adds the node: see [`crop_and_resize()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1102,7 +1102,7 @@ options! { CropAndResizeGradBoxes {
 method: &str = "method", "\"bilinear\"";
 } }
 impl CropAndResizeGradBoxes {
-    /// Adds the node: see [`crop_and_resize_grad_boxes`].
+    /// Adds the node: see [`crop_and_resize_grad_boxes()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1137,7 +1137,7 @@ options! { CropAndResizeGradImage {
 method: &str = "method", "\"bilinear\"";
 } }
 impl CropAndResizeGradImage {
-    /// Adds the node: see [`crop_and_resize_grad_image`].
+    /// Adds the node: see [`crop_and_resize_grad_image()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1180,7 +1180,7 @@ exclusive: bool = "exclusive", "false";
 reverse: bool = "reverse", "false";
 } }
 impl Cumprod {
-    /// Adds the node: see [`cumprod`].
+    /// Adds the node: see [`cumprod()`].
     #[track_caller]
     pub fn build<T: TensorType, Tidx: TensorType>(
         &self,
@@ -1206,7 +1206,7 @@ exclusive: bool = "exclusive", "false";
 reverse: bool = "reverse", "false";
 } }
 impl Cumsum {
-    /// Adds the node: see [`cumsum`].
+    /// Adds the node: see [`cumsum()`].
     #[track_caller]
     pub fn build<T: TensorType, Tidx: TensorType>(
         &self,
@@ -1232,7 +1232,7 @@ exclusive: bool = "exclusive", "false";
 reverse: bool = "reverse", "false";
 } }
 impl CumulativeLogsumexp {
-    /// Adds the node: see [`cumulative_logsumexp`].
+    /// Adds the node: see [`cumulative_logsumexp()`].
     #[track_caller]
     pub fn build<T: TensorType, Tidx: TensorType>(
         &self,

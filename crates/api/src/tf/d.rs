@@ -11,7 +11,7 @@ options! { DatasetCardinality {
 cardinality_options: &str = "cardinality_options", "\"\"";
 } }
 impl DatasetCardinality {
-    /// Adds the node: see [`dataset_cardinality`].
+    /// Adds the node: see [`dataset_cardinality()`].
     #[track_caller]
     pub fn build(&self, input_dataset: impl Handle<Variant>) -> Output<i64> {
         self.0.on(&input_dataset, "DatasetCardinality").input(input_dataset).output()
@@ -31,7 +31,7 @@ options! { DatasetToSingleElement {
 metadata: &str = "metadata", "\"\"";
 } }
 impl DatasetToSingleElement {
-    /// Adds the node: see [`dataset_to_single_element`].
+    /// Adds the node: see [`dataset_to_single_element()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -101,7 +101,7 @@ acceptable_fraction: f32 = "acceptable_fraction", "1.0";
 dct_method: &str = "dct_method", "\"\"";
 } }
 impl DecodeAndCropJpeg {
-    /// Adds the node: see [`decode_and_crop_jpeg`].
+    /// Adds the node: see [`decode_and_crop_jpeg()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -127,7 +127,7 @@ options! { DecodeBmp {
 channels: i64 = "channels", "0";
 } }
 impl DecodeBmp {
-    /// Adds the node: see [`decode_bmp`].
+    /// Adds the node: see [`decode_bmp()`].
     #[track_caller]
     pub fn build(&self, contents: impl Handle<String>) -> Output<u8> {
         self.0.on(&contents, "DecodeBmp").input(contents).output()
@@ -151,7 +151,7 @@ na_value: &str = "na_value", "\"\"";
 select_cols: &[i64] = "select_cols", "[]";
 } }
 impl DecodeCSV {
-    /// Adds the node: see [`decode_csv`].
+    /// Adds the node: see [`decode_csv()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -178,7 +178,7 @@ options! { DecodeCompressed {
 compression_type: &str = "compression_type", "\"\"";
 } }
 impl DecodeCompressed {
-    /// Adds the node: see [`decode_compressed`].
+    /// Adds the node: see [`decode_compressed()`].
     #[track_caller]
     pub fn build(&self, bytes: impl Handle<String>) -> Output<String> {
         self.0.on(&bytes, "DecodeCompressed").input(bytes).output()
@@ -203,7 +203,7 @@ channels: i64 = "channels", "0";
 expand_animations: bool = "expand_animations", "true";
 } }
 impl DecodeImage {
-    /// Adds the node: see [`decode_image`].
+    /// Adds the node: see [`decode_image()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(&self, contents: impl Handle<String>) -> Output<Dtype> {
         self.0.on(&contents, "DecodeImage").dtype::<Dtype>("dtype").input(contents).output()
@@ -230,7 +230,7 @@ acceptable_fraction: f32 = "acceptable_fraction", "1.0";
 dct_method: &str = "dct_method", "\"\"";
 } }
 impl DecodeJpeg {
-    /// Adds the node: see [`decode_jpeg`].
+    /// Adds the node: see [`decode_jpeg()`].
     #[track_caller]
     pub fn build(&self, contents: impl Handle<String>) -> Output<u8> {
         self.0.on(&contents, "DecodeJpeg").input(contents).output()
@@ -251,7 +251,7 @@ options! { DecodePaddedRaw {
 little_endian: bool = "little_endian", "true";
 } }
 impl DecodePaddedRaw {
-    /// Adds the node: see [`decode_padded_raw`].
+    /// Adds the node: see [`decode_padded_raw()`].
     #[track_caller]
     pub fn build<OutType: TensorType>(
         &self,
@@ -278,7 +278,7 @@ options! { DecodePng {
 channels: i64 = "channels", "0";
 } }
 impl DecodePng {
-    /// Adds the node: see [`decode_png`].
+    /// Adds the node: see [`decode_png()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(&self, contents: impl Handle<String>) -> Output<Dtype> {
         self.0.on(&contents, "DecodePng").dtype::<Dtype>("dtype").input(contents).output()
@@ -296,7 +296,7 @@ options! { DecodeRaw {
 little_endian: bool = "little_endian", "true";
 } }
 impl DecodeRaw {
-    /// Adds the node: see [`decode_raw`].
+    /// Adds the node: see [`decode_raw()`].
     #[track_caller]
     pub fn build<OutType: TensorType>(&self, bytes: impl Handle<String>) -> Output<OutType> {
         self.0.on(&bytes, "DecodeRaw").dtype::<OutType>("out_type").input(bytes).output()
@@ -313,7 +313,7 @@ desired_channels: i64 = "desired_channels", "-1";
 desired_samples: i64 = "desired_samples", "-1";
 } }
 impl DecodeWav {
-    /// Adds the node: see [`decode_wav`].
+    /// Adds the node: see [`decode_wav()`].
     #[track_caller]
     pub fn build(&self, contents: impl Handle<String>) -> (Output<f32>, Output<i32>) {
         let built = self.0.on(&contents, "DecodeWav").input(contents).build();
@@ -381,7 +381,7 @@ options! { DenseBincount {
 binary_output: bool = "binary_output", "false";
 } }
 impl DenseBincount {
-    /// Adds the node: see [`dense_bincount`].
+    /// Adds the node: see [`dense_bincount()`].
     #[track_caller]
     pub fn build<Tidx: TensorType, T: TensorType>(
         &self,
@@ -409,7 +409,7 @@ minlength: i64 = "minlength", "-1";
 maxlength: i64 = "maxlength", "-1";
 } }
 impl DenseCountSparseOutput {
-    /// Adds the node: see [`dense_count_sparse_output`].
+    /// Adds the node: see [`dense_count_sparse_output()`].
     #[track_caller]
     pub fn build<T: TensorType, OutputType: TensorType>(
         &self,
@@ -443,7 +443,7 @@ options! { DenseToDenseSetOperation {
 validate_indices: bool = "validate_indices", "true";
 } }
 impl DenseToDenseSetOperation {
-    /// Adds the node: see [`dense_to_dense_set_operation`].
+    /// Adds the node: see [`dense_to_dense_set_operation()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -503,7 +503,7 @@ options! { DenseToSparseSetOperation {
 validate_indices: bool = "validate_indices", "true";
 } }
 impl DenseToSparseSetOperation {
-    /// Adds the node: see [`dense_to_sparse_set_operation`].
+    /// Adds the node: see [`dense_to_sparse_set_operation()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -535,7 +535,7 @@ options! { DepthToSpace {
 data_format: &str = "data_format", "\"NHWC\"";
 } }
 impl DepthToSpace {
-    /// Adds the node: see [`depth_to_space`].
+    /// Adds the node: see [`depth_to_space()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>, block_size: i64) -> Output<T> {
         self.0.on(&input, "DepthToSpace").input(input).attr("block_size", block_size).output()
@@ -560,7 +560,7 @@ data_format: &str = "data_format", "\"NHWC\"";
 dilations: &[i64] = "dilations", "[1, 1, 1, 1]";
 } }
 impl DepthwiseConv2dNative {
-    /// Adds the node: see [`depthwise_conv2d_native`].
+    /// Adds the node: see [`depthwise_conv2d_native()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -604,7 +604,7 @@ data_format: &str = "data_format", "\"NHWC\"";
 dilations: &[i64] = "dilations", "[1, 1, 1, 1]";
 } }
 impl DepthwiseConv2dNativeBackpropFilter {
-    /// Adds the node: see [`depthwise_conv2d_native_backprop_filter`].
+    /// Adds the node: see [`depthwise_conv2d_native_backprop_filter()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -650,7 +650,7 @@ data_format: &str = "data_format", "\"NHWC\"";
 dilations: &[i64] = "dilations", "[1, 1, 1, 1]";
 } }
 impl DepthwiseConv2dNativeBackpropInput {
-    /// Adds the node: see [`depthwise_conv2d_native_backprop_input`].
+    /// Adds the node: see [`depthwise_conv2d_native_backprop_input()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -688,7 +688,7 @@ narrow_range: bool = "narrow_range", "false";
 axis: i64 = "axis", "-1";
 } }
 impl Dequantize {
-    /// Adds the node: see [`dequantize`].
+    /// Adds the node: see [`dequantize()`].
     #[track_caller]
     pub fn build<Dtype: TensorType, T: TensorType>(
         &self,
@@ -753,7 +753,7 @@ options! { DestroyResourceOp {
 ignore_lookup_error: bool = "ignore_lookup_error", "true";
 } }
 impl DestroyResourceOp {
-    /// Adds the node: see [`destroy_resource_op`].
+    /// Adds the node: see [`destroy_resource_op()`].
     #[track_caller]
     pub fn build(&self, resource: impl Handle<Resource>) -> Operation {
         self.0.on(&resource, "DestroyResourceOp").input(resource).operation()
@@ -882,7 +882,7 @@ options! { DirectedInterleaveDataset {
 stop_on_empty_dataset: bool = "stop_on_empty_dataset", "false";
 } }
 impl DirectedInterleaveDataset {
-    /// Adds the node: see [`directed_interleave_dataset`].
+    /// Adds the node: see [`directed_interleave_dataset()`].
     #[track_caller]
     pub fn build(
         &self,

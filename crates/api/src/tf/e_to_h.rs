@@ -25,7 +25,7 @@ options! { EditDistance {
 normalize: bool = "normalize", "true";
 } }
 impl EditDistance {
-    /// Adds the node: see [`edit_distance`].
+    /// Adds the node: see [`edit_distance()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -59,7 +59,7 @@ options! { Eig {
 compute_v: bool = "compute_v", "true";
 } }
 impl Eig {
-    /// Adds the node: see [`eig`].
+    /// Adds the node: see [`eig()`].
     #[track_caller]
     pub fn build<Tout: TensorType, T: TensorType>(
         &self,
@@ -108,7 +108,7 @@ options! { Empty {
 init: bool = "init", "false";
 } }
 impl Empty {
-    /// Adds the node: see [`empty`].
+    /// Adds the node: see [`empty()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(&self, shape: impl Handle<i32>) -> Output<Dtype> {
         self.0.on(&shape, "Empty").dtype::<Dtype>("dtype").input(shape).output()
@@ -140,7 +140,7 @@ options! { EncodeBase64 {
 pad: bool = "pad", "false";
 } }
 impl EncodeBase64 {
-    /// Adds the node: see [`encode_base64`].
+    /// Adds the node: see [`encode_base64()`].
     #[track_caller]
     pub fn build(&self, input: impl Handle<String>) -> Output<String> {
         self.0.on(&input, "EncodeBase64").input(input).output()
@@ -164,7 +164,7 @@ y_density: i64 = "y_density", "300";
 xmp_metadata: &str = "xmp_metadata", "\"\"";
 } }
 impl EncodeJpeg {
-    /// Adds the node: see [`encode_jpeg`].
+    /// Adds the node: see [`encode_jpeg()`].
     #[track_caller]
     pub fn build(&self, image: impl Handle<u8>) -> Output<String> {
         self.0.on(&image, "EncodeJpeg").input(image).output()
@@ -191,7 +191,7 @@ options! { EncodePng {
 compression: i64 = "compression", "-1";
 } }
 impl EncodePng {
-    /// Adds the node: see [`encode_png`].
+    /// Adds the node: see [`encode_png()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, image: impl Handle<T>) -> Output<String> {
         self.0.on(&image, "EncodePng").input(image).output()
@@ -220,7 +220,7 @@ is_constant: bool = "is_constant", "false";
 parallel_iterations: i64 = "parallel_iterations", "10";
 } }
 impl Enter {
-    /// Adds the node: see [`enter`].
+    /// Adds the node: see [`enter()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, data: impl Handle<T>, frame_name: &str) -> Output<T> {
         self.0.on(&data, "Enter").input(data).attr("frame_name", frame_name).output()
@@ -238,7 +238,7 @@ options! { Equal {
 incompatible_shape_error: bool = "incompatible_shape_error", "true";
 } }
 impl Equal {
-    /// Adds the node: see [`equal`].
+    /// Adds the node: see [`equal()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, x: impl Handle<T>, y: impl Operand<T>) -> Output<bool> {
         self.0.on(&x, "Equal").input(x).input(y).output()
@@ -283,7 +283,7 @@ options! { EuclideanNorm {
 keep_dims: bool = "keep_dims", "false";
 } }
 impl EuclideanNorm {
-    /// Adds the node: see [`euclidean_norm`].
+    /// Adds the node: see [`euclidean_norm()`].
     #[track_caller]
     pub fn build<T: TensorType, Tidx: TensorType>(
         &self,
@@ -531,7 +531,7 @@ options! { ExperimentalIgnoreErrorsDataset {
 log_warning: bool = "log_warning", "false";
 } }
 impl ExperimentalIgnoreErrorsDataset {
-    /// Adds the node: see [`experimental_ignore_errors_dataset`].
+    /// Adds the node: see [`experimental_ignore_errors_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -597,7 +597,7 @@ options! { ExperimentalMapAndBatchDataset {
 preserve_cardinality: bool = "preserve_cardinality", "false";
 } }
 impl ExperimentalMapAndBatchDataset {
-    /// Adds the node: see [`experimental_map_and_batch_dataset`].
+    /// Adds the node: see [`experimental_map_and_batch_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -721,7 +721,7 @@ options! { ExperimentalParseExampleDataset {
 sloppy: bool = "sloppy", "false";
 } }
 impl ExperimentalParseExampleDataset {
-    /// Adds the node: see [`experimental_parse_example_dataset`].
+    /// Adds the node: see [`experimental_parse_example_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -802,7 +802,7 @@ options! { ExperimentalRebatchDataset {
 use_fallback: bool = "use_fallback", "true";
 } }
 impl ExperimentalRebatchDataset {
-    /// Adds the node: see [`experimental_rebatch_dataset`].
+    /// Adds the node: see [`experimental_rebatch_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -844,7 +844,7 @@ options! { ExperimentalScanDataset {
 preserve_cardinality: bool = "preserve_cardinality", "false";
 } }
 impl ExperimentalScanDataset {
-    /// Adds the node: see [`experimental_scan_dataset`].
+    /// Adds the node: see [`experimental_scan_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1051,10 +1051,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl FIFOQueue {
-    /// Adds the node: see [`fifo_queue`].
+    /// Adds the node: see [`fifo_queue()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, component_types: &[DType]) -> Output<Ref<String>> {
-        self.0.new(g, "FIFOQueue").attr("component_types", component_types).output()
+        self.0.node(g, "FIFOQueue").attr("component_types", component_types).output()
     }
 }
 
@@ -1070,10 +1070,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl FIFOQueueV2 {
-    /// Adds the node: see [`fifo_queue_v2`].
+    /// Adds the node: see [`fifo_queue_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, component_types: &[DType]) -> Output<Resource> {
-        self.0.new(g, "FIFOQueueV2").attr("component_types", component_types).output()
+        self.0.node(g, "FIFOQueueV2").attr("component_types", component_types).output()
     }
 }
 
@@ -1095,7 +1095,7 @@ num_bits: i64 = "num_bits", "8";
 narrow_range: bool = "narrow_range", "false";
 } }
 impl FakeQuantWithMinMaxArgs {
-    /// Adds the node: see [`fake_quant_with_min_max_args`].
+    /// Adds the node: see [`fake_quant_with_min_max_args()`].
     #[track_caller]
     pub fn build(&self, inputs: impl Handle<f32>) -> Output<f32> {
         self.0.on(&inputs, "FakeQuantWithMinMaxArgs").input(inputs).output()
@@ -1117,7 +1117,7 @@ num_bits: i64 = "num_bits", "8";
 narrow_range: bool = "narrow_range", "false";
 } }
 impl FakeQuantWithMinMaxArgsGradient {
-    /// Adds the node: see [`fake_quant_with_min_max_args_gradient`].
+    /// Adds the node: see [`fake_quant_with_min_max_args_gradient()`].
     #[track_caller]
     pub fn build(&self, gradients: impl Handle<f32>, inputs: impl Operand<f32>) -> Output<f32> {
         self.0
@@ -1142,7 +1142,7 @@ num_bits: i64 = "num_bits", "8";
 narrow_range: bool = "narrow_range", "false";
 } }
 impl FakeQuantWithMinMaxVars {
-    /// Adds the node: see [`fake_quant_with_min_max_vars`].
+    /// Adds the node: see [`fake_quant_with_min_max_vars()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1169,7 +1169,7 @@ num_bits: i64 = "num_bits", "8";
 narrow_range: bool = "narrow_range", "false";
 } }
 impl FakeQuantWithMinMaxVarsGradient {
-    /// Adds the node: see [`fake_quant_with_min_max_vars_gradient`].
+    /// Adds the node: see [`fake_quant_with_min_max_vars_gradient()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1204,7 +1204,7 @@ num_bits: i64 = "num_bits", "8";
 narrow_range: bool = "narrow_range", "false";
 } }
 impl FakeQuantWithMinMaxVarsPerChannel {
-    /// Adds the node: see [`fake_quant_with_min_max_vars_per_channel`].
+    /// Adds the node: see [`fake_quant_with_min_max_vars_per_channel()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1236,7 +1236,7 @@ num_bits: i64 = "num_bits", "8";
 narrow_range: bool = "narrow_range", "false";
 } }
 impl FakeQuantWithMinMaxVarsPerChannelGradient {
-    /// Adds the node: see [`fake_quant_with_min_max_vars_per_channel_gradient`].
+    /// Adds the node: see [`fake_quant_with_min_max_vars_per_channel_gradient()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1289,7 +1289,7 @@ options! { FilterDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl FilterDataset {
-    /// Adds the node: see [`filter_dataset`].
+    /// Adds the node: see [`filter_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1324,7 +1324,7 @@ options! { FinalizeDataset {
 has_captured_ref: bool = "has_captured_ref", "false";
 } }
 impl FinalizeDataset {
-    /// Adds the node: see [`finalize_dataset`].
+    /// Adds the node: see [`finalize_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1371,7 +1371,7 @@ options! { FixedLengthRecordDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl FixedLengthRecordDataset {
-    /// Adds the node: see [`fixed_length_record_dataset`].
+    /// Adds the node: see [`fixed_length_record_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1415,7 +1415,7 @@ options! { FixedLengthRecordDatasetV2 {
 metadata: &str = "metadata", "\"\"";
 } }
 impl FixedLengthRecordDatasetV2 {
-    /// Adds the node: see [`fixed_length_record_dataset_v2`].
+    /// Adds the node: see [`fixed_length_record_dataset_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1451,10 +1451,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl FixedLengthRecordReader {
-    /// Adds the node: see [`fixed_length_record_reader`].
+    /// Adds the node: see [`fixed_length_record_reader()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, record_bytes: i64) -> Output<Ref<String>> {
-        self.0.new(g, "FixedLengthRecordReader").attr("record_bytes", record_bytes).output()
+        self.0.node(g, "FixedLengthRecordReader").attr("record_bytes", record_bytes).output()
     }
 }
 
@@ -1472,10 +1472,10 @@ shared_name: &str = "shared_name", "\"\"";
 encoding: &str = "encoding", "\"\"";
 } }
 impl FixedLengthRecordReaderV2 {
-    /// Adds the node: see [`fixed_length_record_reader_v2`].
+    /// Adds the node: see [`fixed_length_record_reader_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, record_bytes: i64) -> Output<Resource> {
-        self.0.new(g, "FixedLengthRecordReaderV2").attr("record_bytes", record_bytes).output()
+        self.0.node(g, "FixedLengthRecordReaderV2").attr("record_bytes", record_bytes).output()
     }
 }
 
@@ -1507,7 +1507,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl FixedUnigramCandidateSampler {
-    /// Adds the node: see [`fixed_unigram_candidate_sampler`].
+    /// Adds the node: see [`fixed_unigram_candidate_sampler()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1545,7 +1545,7 @@ options! { FlatMapDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl FlatMapDataset {
-    /// Adds the node: see [`flat_map_dataset`].
+    /// Adds the node: see [`flat_map_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1635,7 +1635,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl FractionalAvgPool {
-    /// Adds the node: see [`fractional_avg_pool`].
+    /// Adds the node: see [`fractional_avg_pool()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1673,7 +1673,7 @@ options! { FractionalAvgPoolGrad {
 overlapping: bool = "overlapping", "false";
 } }
 impl FractionalAvgPoolGrad {
-    /// Adds the node: see [`fractional_avg_pool_grad`].
+    /// Adds the node: see [`fractional_avg_pool_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1710,7 +1710,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl FractionalMaxPool {
-    /// Adds the node: see [`fractional_max_pool`].
+    /// Adds the node: see [`fractional_max_pool()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1750,7 +1750,7 @@ options! { FractionalMaxPoolGrad {
 overlapping: bool = "overlapping", "false";
 } }
 impl FractionalMaxPoolGrad {
-    /// Adds the node: see [`fractional_max_pool_grad`].
+    /// Adds the node: see [`fractional_max_pool_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1822,7 +1822,7 @@ data_format: &str = "data_format", "\"NHWC\"";
 is_training: bool = "is_training", "true";
 } }
 impl FusedBatchNorm {
-    /// Adds the node: see [`fused_batch_norm`].
+    /// Adds the node: see [`fused_batch_norm()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1885,7 +1885,7 @@ data_format: &str = "data_format", "\"NHWC\"";
 is_training: bool = "is_training", "true";
 } }
 impl FusedBatchNormGrad {
-    /// Adds the node: see [`fused_batch_norm_grad`].
+    /// Adds the node: see [`fused_batch_norm_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1948,7 +1948,7 @@ data_format: &str = "data_format", "\"NHWC\"";
 is_training: bool = "is_training", "true";
 } }
 impl FusedBatchNormGradV2 {
-    /// Adds the node: see [`fused_batch_norm_grad_v2`].
+    /// Adds the node: see [`fused_batch_norm_grad_v2()`].
     #[track_caller]
     pub fn build<T: TensorType, U: TensorType>(
         &self,
@@ -2019,7 +2019,7 @@ data_format: &str = "data_format", "\"NHWC\"";
 is_training: bool = "is_training", "true";
 } }
 impl FusedBatchNormGradV3 {
-    /// Adds the node: see [`fused_batch_norm_grad_v3`].
+    /// Adds the node: see [`fused_batch_norm_grad_v3()`].
     #[track_caller]
     pub fn build<T: TensorType, U: TensorType>(
         &self,
@@ -2085,7 +2085,7 @@ data_format: &str = "data_format", "\"NHWC\"";
 is_training: bool = "is_training", "true";
 } }
 impl FusedBatchNormV2 {
-    /// Adds the node: see [`fused_batch_norm_v2`].
+    /// Adds the node: see [`fused_batch_norm_v2()`].
     #[track_caller]
     pub fn build<T: TensorType, U: TensorType>(
         &self,
@@ -2151,7 +2151,7 @@ data_format: &str = "data_format", "\"NHWC\"";
 is_training: bool = "is_training", "true";
 } }
 impl FusedBatchNormV3 {
-    /// Adds the node: see [`fused_batch_norm_v3`].
+    /// Adds the node: see [`fused_batch_norm_v3()`].
     #[track_caller]
     pub fn build<T: TensorType, U: TensorType>(
         &self,
@@ -2195,7 +2195,7 @@ options! { Gather {
 validate_indices: bool = "validate_indices", "true";
 } }
 impl Gather {
-    /// Adds the node: see [`gather`].
+    /// Adds the node: see [`gather()`].
     #[track_caller]
     pub fn build<Tparams: TensorType, Tindices: TensorType>(
         &self,
@@ -2220,7 +2220,7 @@ options! { GatherNd {
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl GatherNd {
-    /// Adds the node: see [`gather_nd`].
+    /// Adds the node: see [`gather_nd()`].
     #[track_caller]
     pub fn build<Tparams: TensorType, Tindices: TensorType>(
         &self,
@@ -2246,7 +2246,7 @@ options! { GatherV2 {
 batch_dims: i64 = "batch_dims", "0";
 } }
 impl GatherV2 {
-    /// Adds the node: see [`gather_v2`].
+    /// Adds the node: see [`gather_v2()`].
     #[track_caller]
     pub fn build<Tparams: TensorType, Tindices: TensorType, Taxis: TensorType>(
         &self,
@@ -2287,7 +2287,7 @@ options! { GeneratorDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl GeneratorDataset {
-    /// Adds the node: see [`generator_dataset`].
+    /// Adds the node: see [`generator_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2302,7 +2302,7 @@ impl GeneratorDataset {
         output_shapes: &[PartialShape],
     ) -> Output<Variant> {
         self.0
-            .new(g, "GeneratorDataset")
+            .node(g, "GeneratorDataset")
             .inputs(init_func_other_args)
             .attr("Tinit_func_args", &dtypes_of(init_func_other_args)[..])
             .inputs(next_func_other_args)
@@ -2403,7 +2403,7 @@ options! { GroupByWindowDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl GroupByWindowDataset {
-    /// Adds the node: see [`group_by_window_dataset`].
+    /// Adds the node: see [`group_by_window_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2457,11 +2457,11 @@ shared_name: &str = "shared_name", "\"\"";
 use_node_name_sharing: bool = "use_node_name_sharing", "false";
 } }
 impl HashTable {
-    /// Adds the node: see [`hash_table`].
+    /// Adds the node: see [`hash_table()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, key_dtype: DType, value_dtype: DType) -> Output<Ref<String>> {
         self.0
-            .new(g, "HashTable")
+            .node(g, "HashTable")
             .attr("key_dtype", key_dtype)
             .attr("value_dtype", value_dtype)
             .output()
@@ -2479,11 +2479,11 @@ shared_name: &str = "shared_name", "\"\"";
 use_node_name_sharing: bool = "use_node_name_sharing", "false";
 } }
 impl HashTableV2 {
-    /// Adds the node: see [`hash_table_v2`].
+    /// Adds the node: see [`hash_table_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, key_dtype: DType, value_dtype: DType) -> Output<Resource> {
         self.0
-            .new(g, "HashTableV2")
+            .node(g, "HashTableV2")
             .attr("key_dtype", key_dtype)
             .attr("value_dtype", value_dtype)
             .output()

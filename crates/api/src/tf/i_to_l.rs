@@ -111,10 +111,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl IdentityReader {
-    /// Adds the node: see [`identity_reader`].
+    /// Adds the node: see [`identity_reader()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Ref<String>> {
-        self.0.new(g, "IdentityReader").output()
+        self.0.node(g, "IdentityReader").output()
     }
 }
 
@@ -128,10 +128,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl IdentityReaderV2 {
-    /// Adds the node: see [`identity_reader_v2`].
+    /// Adds the node: see [`identity_reader_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Resource> {
-        self.0.new(g, "IdentityReaderV2").output()
+        self.0.node(g, "IdentityReaderV2").output()
     }
 }
 
@@ -150,7 +150,7 @@ options! { If {
 output_shapes: &[PartialShape] = "output_shapes", "[]";
 } }
 impl If {
-    /// Adds the node: see [`if_`].
+    /// Adds the node: see [`if_()`].
     #[track_caller]
     pub fn build<Tcond: TensorType>(
         &self,
@@ -211,7 +211,7 @@ options! { IgnoreErrorsDataset {
 log_warning: bool = "log_warning", "false";
 } }
 impl IgnoreErrorsDataset {
-    /// Adds the node: see [`ignore_errors_dataset`].
+    /// Adds the node: see [`ignore_errors_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -252,7 +252,7 @@ options! { ImageProjectiveTransformV2 {
 fill_mode: &str = "fill_mode", "\"CONSTANT\"";
 } }
 impl ImageProjectiveTransformV2 {
-    /// Adds the node: see [`image_projective_transform_v2`].
+    /// Adds the node: see [`image_projective_transform_v2()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(
         &self,
@@ -294,7 +294,7 @@ options! { ImageProjectiveTransformV3 {
 fill_mode: &str = "fill_mode", "\"CONSTANT\"";
 } }
 impl ImageProjectiveTransformV3 {
-    /// Adds the node: see [`image_projective_transform_v3`].
+    /// Adds the node: see [`image_projective_transform_v3()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(
         &self,
@@ -330,7 +330,7 @@ max_images: i64 = "max_images", "3";
 bad_color: &Tensor = "bad_color", "empty", |value| tensor_attr(value);
 } }
 impl ImageSummary {
-    /// Adds the node: see [`image_summary`].
+    /// Adds the node: see [`image_summary()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -401,7 +401,7 @@ delimiter: &str = "delimiter", "\"\\t\"";
 offset: i64 = "offset", "0";
 } }
 impl InitializeTableFromTextFile {
-    /// Adds the node: see [`initialize_table_from_text_file`].
+    /// Adds the node: see [`initialize_table_from_text_file()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -436,7 +436,7 @@ delimiter: &str = "delimiter", "\"\\t\"";
 offset: i64 = "offset", "0";
 } }
 impl InitializeTableFromTextFileV2 {
-    /// Adds the node: see [`initialize_table_from_text_file_v2`].
+    /// Adds the node: see [`initialize_table_from_text_file_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -494,7 +494,7 @@ options! { InterleaveDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl InterleaveDataset {
-    /// Adds the node: see [`interleave_dataset`].
+    /// Adds the node: see [`interleave_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -623,7 +623,7 @@ output_types: &[DType] = "output_types", "[]";
 output_shapes: &[PartialShape] = "output_shapes", "[]";
 } }
 impl IteratorFromStringHandle {
-    /// Adds the node: see [`iterator_from_string_handle`].
+    /// Adds the node: see [`iterator_from_string_handle()`].
     #[track_caller]
     pub fn build(&self, string_handle: impl Handle<String>) -> Output<Resource> {
         self.0.on(&string_handle, "IteratorFromStringHandle").input(string_handle).output()
@@ -640,7 +640,7 @@ output_types: &[DType] = "output_types", "[]";
 output_shapes: &[PartialShape] = "output_shapes", "[]";
 } }
 impl IteratorFromStringHandleV2 {
-    /// Adds the node: see [`iterator_from_string_handle_v2`].
+    /// Adds the node: see [`iterator_from_string_handle_v2()`].
     #[track_caller]
     pub fn build(&self, string_handle: impl Handle<String>) -> Output<Resource> {
         self.0.on(&string_handle, "IteratorFromStringHandleV2").input(string_handle).output()
@@ -742,7 +742,7 @@ alpha: f32 = "alpha", "1.0";
 beta: f32 = "beta", "0.5";
 } }
 impl LRN {
-    /// Adds the node: see [`lrn`].
+    /// Adds the node: see [`lrn()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>) -> Output<T> {
         self.0.on(&input, "LRN").input(input).output()
@@ -767,7 +767,7 @@ alpha: f32 = "alpha", "1.0";
 beta: f32 = "beta", "0.5";
 } }
 impl LRNGrad {
-    /// Adds the node: see [`lrn_grad`].
+    /// Adds the node: see [`lrn_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -811,7 +811,7 @@ options! { LeakyRelu {
 alpha: f32 = "alpha", "0.2";
 } }
 impl LeakyRelu {
-    /// Adds the node: see [`leaky_relu`].
+    /// Adds the node: see [`leaky_relu()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, features: impl Handle<T>) -> Output<T> {
         self.0.on(&features, "LeakyRelu").input(features).output()
@@ -832,7 +832,7 @@ options! { LeakyReluGrad {
 alpha: f32 = "alpha", "0.2";
 } }
 impl LeakyReluGrad {
-    /// Adds the node: see [`leaky_relu_grad`].
+    /// Adds the node: see [`leaky_relu_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -865,7 +865,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl LearnedUnigramCandidateSampler {
-    /// Adds the node: see [`learned_unigram_candidate_sampler`].
+    /// Adds the node: see [`learned_unigram_candidate_sampler()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -926,7 +926,7 @@ deterministic: &str = "deterministic", "\"default\"";
 metadata: &str = "metadata", "\"\"";
 } }
 impl LegacyParallelInterleaveDatasetV2 {
-    /// Adds the node: see [`legacy_parallel_interleave_dataset_v2`].
+    /// Adds the node: see [`legacy_parallel_interleave_dataset_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1006,7 +1006,7 @@ options! { ListDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl ListDataset {
-    /// Adds the node: see [`list_dataset`].
+    /// Adds the node: see [`list_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1016,7 +1016,7 @@ impl ListDataset {
         output_shapes: &[PartialShape],
     ) -> Output<Variant> {
         self.0
-            .new(g, "ListDataset")
+            .node(g, "ListDataset")
             .inputs(tensors)
             .attr("Tinput_types", &dtypes_of(tensors)[..])
             .attr("output_types", output_types)
@@ -1086,7 +1086,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl LogUniformCandidateSampler {
-    /// Adds the node: see [`log_uniform_candidate_sampler`].
+    /// Adds the node: see [`log_uniform_candidate_sampler()`].
     #[track_caller]
     pub fn build(
         &self,

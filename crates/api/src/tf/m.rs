@@ -36,7 +36,7 @@ preserve_cardinality: bool = "preserve_cardinality", "false";
 metadata: &str = "metadata", "\"\"";
 } }
 impl MapAndBatchDataset {
-    /// Adds the node: see [`map_and_batch_dataset`].
+    /// Adds the node: see [`map_and_batch_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -76,10 +76,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl MapClear {
-    /// Adds the node: see [`map_clear`].
+    /// Adds the node: see [`map_clear()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Operation {
-        self.0.new(g, "MapClear").attr("dtypes", dtypes).operation()
+        self.0.node(g, "MapClear").attr("dtypes", dtypes).operation()
     }
 }
 
@@ -101,7 +101,7 @@ force_synchronous: bool = "force_synchronous", "false";
 metadata: &str = "metadata", "\"\"";
 } }
 impl MapDataset {
-    /// Adds the node: see [`map_dataset`].
+    /// Adds the node: see [`map_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -135,10 +135,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl MapIncompleteSize {
-    /// Adds the node: see [`map_incomplete_size`].
+    /// Adds the node: see [`map_incomplete_size()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Output<i32> {
-        self.0.new(g, "MapIncompleteSize").attr("dtypes", dtypes).output()
+        self.0.node(g, "MapIncompleteSize").attr("dtypes", dtypes).output()
     }
 }
 
@@ -158,7 +158,7 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl MapPeek {
-    /// Adds the node: see [`map_peek`].
+    /// Adds the node: see [`map_peek()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -184,10 +184,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl MapSize {
-    /// Adds the node: see [`map_size`].
+    /// Adds the node: see [`map_size()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Output<i32> {
-        self.0.new(g, "MapSize").attr("dtypes", dtypes).output()
+        self.0.node(g, "MapSize").attr("dtypes", dtypes).output()
     }
 }
 
@@ -208,7 +208,7 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl MapStage {
-    /// Adds the node: see [`map_stage`].
+    /// Adds the node: see [`map_stage()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -244,7 +244,7 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl MapUnstage {
-    /// Adds the node: see [`map_unstage`].
+    /// Adds the node: see [`map_unstage()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -273,7 +273,7 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl MapUnstageNoKey {
-    /// Adds the node: see [`map_unstage_no_key`].
+    /// Adds the node: see [`map_unstage_no_key()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -300,7 +300,7 @@ grad_a: bool = "grad_a", "false";
 grad_b: bool = "grad_b", "false";
 } }
 impl MatMul {
-    /// Adds the node: see [`mat_mul`].
+    /// Adds the node: see [`mat_mul()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, a: impl Handle<T>, b: impl Operand<T>) -> Output<T> {
         self.0.on(&a, "MatMul").input(a).input(b).output()
@@ -382,7 +382,7 @@ options! { MatrixDiagPartV3 {
 align: &str = "align", "\"RIGHT_LEFT\"";
 } }
 impl MatrixDiagPartV3 {
-    /// Adds the node: see [`matrix_diag_part_v3`].
+    /// Adds the node: see [`matrix_diag_part_v3()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -431,7 +431,7 @@ options! { MatrixDiagV3 {
 align: &str = "align", "\"RIGHT_LEFT\"";
 } }
 impl MatrixDiagV3 {
-    /// Adds the node: see [`matrix_diag_v3`].
+    /// Adds the node: see [`matrix_diag_v3()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -471,7 +471,7 @@ options! { MatrixInverse {
 adjoint: bool = "adjoint", "false";
 } }
 impl MatrixInverse {
-    /// Adds the node: see [`matrix_inverse`].
+    /// Adds the node: see [`matrix_inverse()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>) -> Output<T> {
         self.0.on(&input, "MatrixInverse").input(input).output()
@@ -524,7 +524,7 @@ options! { MatrixSetDiagV3 {
 align: &str = "align", "\"RIGHT_LEFT\"";
 } }
 impl MatrixSetDiagV3 {
-    /// Adds the node: see [`matrix_set_diag_v3`].
+    /// Adds the node: see [`matrix_set_diag_v3()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -547,7 +547,7 @@ options! { MatrixSolve {
 adjoint: bool = "adjoint", "false";
 } }
 impl MatrixSolve {
-    /// Adds the node: see [`matrix_solve`].
+    /// Adds the node: see [`matrix_solve()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, matrix: impl Handle<T>, rhs: impl Operand<T>) -> Output<T> {
         self.0.on(&matrix, "MatrixSolve").input(matrix).input(rhs).output()
@@ -569,7 +569,7 @@ options! { MatrixSolveLs {
 fast: bool = "fast", "true";
 } }
 impl MatrixSolveLs {
-    /// Adds the node: see [`matrix_solve_ls`].
+    /// Adds the node: see [`matrix_solve_ls()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -604,7 +604,7 @@ lower: bool = "lower", "true";
 adjoint: bool = "adjoint", "false";
 } }
 impl MatrixTriangularSolve {
-    /// Adds the node: see [`matrix_triangular_solve`].
+    /// Adds the node: see [`matrix_triangular_solve()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, matrix: impl Handle<T>, rhs: impl Operand<T>) -> Output<T> {
         self.0.on(&matrix, "MatrixTriangularSolve").input(matrix).input(rhs).output()
@@ -625,7 +625,7 @@ options! { Max {
 keep_dims: bool = "keep_dims", "false";
 } }
 impl Max {
-    /// Adds the node: see [`max`].
+    /// Adds the node: see [`max()`].
     #[track_caller]
     pub fn build<T: TensorType, Tidx: TensorType>(
         &self,
@@ -669,7 +669,7 @@ explicit_paddings: &[i64] = "explicit_paddings", "[]";
 data_format: &str = "data_format", "\"NHWC\"";
 } }
 impl MaxPool {
-    /// Adds the node: see [`max_pool`].
+    /// Adds the node: see [`max_pool()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -704,7 +704,7 @@ options! { MaxPool3D {
 data_format: &str = "data_format", "\"NDHWC\"";
 } }
 impl MaxPool3D {
-    /// Adds the node: see [`max_pool3d`].
+    /// Adds the node: see [`max_pool3d()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -741,7 +741,7 @@ options! { MaxPool3DGrad {
 data_format: &str = "data_format", "\"NDHWC\"";
 } }
 impl MaxPool3DGrad {
-    /// Adds the node: see [`max_pool3d_grad`].
+    /// Adds the node: see [`max_pool3d_grad()`].
     #[track_caller]
     pub fn build<T: TensorType, TInput: TensorType>(
         &self,
@@ -782,7 +782,7 @@ options! { MaxPool3DGradGrad {
 data_format: &str = "data_format", "\"NDHWC\"";
 } }
 impl MaxPool3DGradGrad {
-    /// Adds the node: see [`max_pool3d_grad_grad`].
+    /// Adds the node: see [`max_pool3d_grad_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -824,7 +824,7 @@ explicit_paddings: &[i64] = "explicit_paddings", "[]";
 data_format: &str = "data_format", "\"NHWC\"";
 } }
 impl MaxPoolGrad {
-    /// Adds the node: see [`max_pool_grad`].
+    /// Adds the node: see [`max_pool_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -865,7 +865,7 @@ options! { MaxPoolGradGrad {
 data_format: &str = "data_format", "\"NHWC\"";
 } }
 impl MaxPoolGradGrad {
-    /// Adds the node: see [`max_pool_grad_grad`].
+    /// Adds the node: see [`max_pool_grad_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -906,7 +906,7 @@ options! { MaxPoolGradGradV2 {
 data_format: &str = "data_format", "\"NHWC\"";
 } }
 impl MaxPoolGradGradV2 {
-    /// Adds the node: see [`max_pool_grad_grad_v2`].
+    /// Adds the node: see [`max_pool_grad_grad_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -947,7 +947,7 @@ options! { MaxPoolGradGradWithArgmax {
 include_batch_in_index: bool = "include_batch_in_index", "false";
 } }
 impl MaxPoolGradGradWithArgmax {
-    /// Adds the node: see [`max_pool_grad_grad_with_argmax`].
+    /// Adds the node: see [`max_pool_grad_grad_with_argmax()`].
     #[track_caller]
     pub fn build<Targmax: TensorType, T: TensorType>(
         &self,
@@ -988,7 +988,7 @@ options! { MaxPoolGradV2 {
 data_format: &str = "data_format", "\"NHWC\"";
 } }
 impl MaxPoolGradV2 {
-    /// Adds the node: see [`max_pool_grad_v2`].
+    /// Adds the node: see [`max_pool_grad_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1029,7 +1029,7 @@ options! { MaxPoolGradWithArgmax {
 include_batch_in_index: bool = "include_batch_in_index", "false";
 } }
 impl MaxPoolGradWithArgmax {
-    /// Adds the node: see [`max_pool_grad_with_argmax`].
+    /// Adds the node: see [`max_pool_grad_with_argmax()`].
     #[track_caller]
     pub fn build<Targmax: TensorType, T: TensorType>(
         &self,
@@ -1068,7 +1068,7 @@ options! { MaxPoolV2 {
 data_format: &str = "data_format", "\"NHWC\"";
 } }
 impl MaxPoolV2 {
-    /// Adds the node: see [`max_pool_v2`].
+    /// Adds the node: see [`max_pool_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1103,7 +1103,7 @@ options! { MaxPoolWithArgmax {
 include_batch_in_index: bool = "include_batch_in_index", "false";
 } }
 impl MaxPoolWithArgmax {
-    /// Adds the node: see [`max_pool_with_argmax`].
+    /// Adds the node: see [`max_pool_with_argmax()`].
     #[track_caller]
     pub fn build<Targmax: TensorType, T: TensorType>(
         &self,
@@ -1147,7 +1147,7 @@ options! { Mean {
 keep_dims: bool = "keep_dims", "false";
 } }
 impl Mean {
-    /// Adds the node: see [`mean`].
+    /// Adds the node: see [`mean()`].
     #[track_caller]
     pub fn build<T: TensorType, Tidx: TensorType>(
         &self,
@@ -1188,7 +1188,7 @@ delete_old_dirs: bool = "delete_old_dirs", "true";
 allow_missing_files: bool = "allow_missing_files", "false";
 } }
 impl MergeV2Checkpoints {
-    /// Adds the node: see [`merge_v2_checkpoints`].
+    /// Adds the node: see [`merge_v2_checkpoints()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1217,7 +1217,7 @@ options! { Min {
 keep_dims: bool = "keep_dims", "false";
 } }
 impl Min {
-    /// Adds the node: see [`min`].
+    /// Adds the node: see [`min()`].
     #[track_caller]
     pub fn build<T: TensorType, Tidx: TensorType>(
         &self,
@@ -1283,7 +1283,7 @@ cpu_budget: i64 = "cpu_budget", "0";
 ram_budget: i64 = "ram_budget", "0";
 } }
 impl ModelDataset {
-    /// Adds the node: see [`model_dataset`].
+    /// Adds the node: see [`model_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1347,7 +1347,7 @@ output_types: &[DType] = "output_types", "[]";
 output_shapes: &[PartialShape] = "output_shapes", "[]";
 } }
 impl MultiDeviceIteratorFromStringHandle {
-    /// Adds the node: see [`multi_device_iterator_from_string_handle`].
+    /// Adds the node: see [`multi_device_iterator_from_string_handle()`].
     #[track_caller]
     pub fn build(&self, string_handle: impl Handle<String>) -> Output<Resource> {
         self.0
@@ -1415,7 +1415,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl Multinomial {
-    /// Adds the node: see [`multinomial`].
+    /// Adds the node: see [`multinomial()`].
     #[track_caller]
     pub fn build<OutputDtype: TensorType, T: TensorType>(
         &self,
@@ -1450,7 +1450,7 @@ initial_num_buckets: i64 = "initial_num_buckets", "131072";
 max_load_factor: f32 = "max_load_factor", "0.8";
 } }
 impl MutableDenseHashTable {
-    /// Adds the node: see [`mutable_dense_hash_table`].
+    /// Adds the node: see [`mutable_dense_hash_table()`].
     #[track_caller]
     pub fn build<KeyDtype: TensorType>(
         &self,
@@ -1485,7 +1485,7 @@ initial_num_buckets: i64 = "initial_num_buckets", "131072";
 max_load_factor: f32 = "max_load_factor", "0.8";
 } }
 impl MutableDenseHashTableV2 {
-    /// Adds the node: see [`mutable_dense_hash_table_v2`].
+    /// Adds the node: see [`mutable_dense_hash_table_v2()`].
     #[track_caller]
     pub fn build<KeyDtype: TensorType>(
         &self,
@@ -1513,11 +1513,11 @@ shared_name: &str = "shared_name", "\"\"";
 use_node_name_sharing: bool = "use_node_name_sharing", "false";
 } }
 impl MutableHashTable {
-    /// Adds the node: see [`mutable_hash_table`].
+    /// Adds the node: see [`mutable_hash_table()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, key_dtype: DType, value_dtype: DType) -> Output<Ref<String>> {
         self.0
-            .new(g, "MutableHashTable")
+            .node(g, "MutableHashTable")
             .attr("key_dtype", key_dtype)
             .attr("value_dtype", value_dtype)
             .output()
@@ -1540,11 +1540,11 @@ use_node_name_sharing: bool = "use_node_name_sharing", "false";
 value_shape: impl Dims = "value_shape", "empty", |value| &value.to_partial();
 } }
 impl MutableHashTableOfTensors {
-    /// Adds the node: see [`mutable_hash_table_of_tensors`].
+    /// Adds the node: see [`mutable_hash_table_of_tensors()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, key_dtype: DType, value_dtype: DType) -> Output<Ref<String>> {
         self.0
-            .new(g, "MutableHashTableOfTensors")
+            .node(g, "MutableHashTableOfTensors")
             .attr("key_dtype", key_dtype)
             .attr("value_dtype", value_dtype)
             .output()
@@ -1567,11 +1567,11 @@ use_node_name_sharing: bool = "use_node_name_sharing", "false";
 value_shape: impl Dims = "value_shape", "empty", |value| &value.to_partial();
 } }
 impl MutableHashTableOfTensorsV2 {
-    /// Adds the node: see [`mutable_hash_table_of_tensors_v2`].
+    /// Adds the node: see [`mutable_hash_table_of_tensors_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, key_dtype: DType, value_dtype: DType) -> Output<Resource> {
         self.0
-            .new(g, "MutableHashTableOfTensorsV2")
+            .node(g, "MutableHashTableOfTensorsV2")
             .attr("key_dtype", key_dtype)
             .attr("value_dtype", value_dtype)
             .output()
@@ -1589,11 +1589,11 @@ shared_name: &str = "shared_name", "\"\"";
 use_node_name_sharing: bool = "use_node_name_sharing", "false";
 } }
 impl MutableHashTableV2 {
-    /// Adds the node: see [`mutable_hash_table_v2`].
+    /// Adds the node: see [`mutable_hash_table_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, key_dtype: DType, value_dtype: DType) -> Output<Resource> {
         self.0
-            .new(g, "MutableHashTableV2")
+            .node(g, "MutableHashTableV2")
             .attr("key_dtype", key_dtype)
             .attr("value_dtype", value_dtype)
             .output()
@@ -1616,9 +1616,9 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl MutexV2 {
-    /// Adds the node: see [`mutex_v2`].
+    /// Adds the node: see [`mutex_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Resource> {
-        self.0.new(g, "MutexV2").output()
+        self.0.node(g, "MutexV2").output()
     }
 }

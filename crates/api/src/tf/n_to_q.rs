@@ -61,7 +61,7 @@ options! { NonMaxSuppression {
 iou_threshold: f32 = "iou_threshold", "0.5";
 } }
 impl NonMaxSuppression {
-    /// Adds the node: see [`non_max_suppression`].
+    /// Adds the node: see [`non_max_suppression()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -133,7 +133,7 @@ options! { NonMaxSuppressionV4 {
 pad_to_max_output_size: bool = "pad_to_max_output_size", "false";
 } }
 impl NonMaxSuppressionV4 {
-    /// Adds the node: see [`non_max_suppression_v4`].
+    /// Adds the node: see [`non_max_suppression_v4()`].
     #[track_caller]
     pub fn build<T: TensorType, TThreshold: TensorType>(
         &self,
@@ -181,7 +181,7 @@ options! { NonMaxSuppressionV5 {
 pad_to_max_output_size: bool = "pad_to_max_output_size", "false";
 } }
 impl NonMaxSuppressionV5 {
-    /// Adds the node: see [`non_max_suppression_v5`].
+    /// Adds the node: see [`non_max_suppression_v5()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -249,7 +249,7 @@ options! { NotEqual {
 incompatible_shape_error: bool = "incompatible_shape_error", "true";
 } }
 impl NotEqual {
-    /// Adds the node: see [`not_equal`].
+    /// Adds the node: see [`not_equal()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, x: impl Handle<T>, y: impl Operand<T>) -> Output<bool> {
         self.0.on(&x, "NotEqual").input(x).input(y).output()
@@ -267,7 +267,7 @@ options! { NthElement {
 reverse: bool = "reverse", "false";
 } }
 impl NthElement {
-    /// Adds the node: see [`nth_element`].
+    /// Adds the node: see [`nth_element()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>, n: impl Operand<i32>) -> Output<T> {
         self.0.on(&input, "NthElement").input(input).input(n).output()
@@ -290,7 +290,7 @@ options! { OneHot {
 axis: i64 = "axis", "-1";
 } }
 impl OneHot {
-    /// Adds the node: see [`one_hot`].
+    /// Adds the node: see [`one_hot()`].
     #[track_caller]
     pub fn build<T: TensorType, TI: TensorType>(
         &self,
@@ -324,7 +324,7 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl OneShotIterator {
-    /// Adds the node: see [`one_shot_iterator`].
+    /// Adds the node: see [`one_shot_iterator()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -334,7 +334,7 @@ impl OneShotIterator {
         output_shapes: &[PartialShape],
     ) -> Output<Resource> {
         self.0
-            .new(g, "OneShotIterator")
+            .node(g, "OneShotIterator")
             .attr("dataset_factory", dataset_factory)
             .attr("output_types", output_types)
             .attr("output_shapes", output_shapes)
@@ -364,7 +364,7 @@ options! { OptimizeDataset {
 optimization_configs: &[&str] = "optimization_configs", "[]";
 } }
 impl OptimizeDataset {
-    /// Adds the node: see [`optimize_dataset`].
+    /// Adds the node: see [`optimize_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -406,7 +406,7 @@ options! { OptimizeDatasetV2 {
 optimization_configs: &[&str] = "optimization_configs", "[]";
 } }
 impl OptimizeDatasetV2 {
-    /// Adds the node: see [`optimize_dataset_v2`].
+    /// Adds the node: see [`optimize_dataset_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -479,7 +479,7 @@ options! { OptionsDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl OptionsDataset {
-    /// Adds the node: see [`options_dataset`].
+    /// Adds the node: see [`options_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -510,10 +510,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl OrderedMapClear {
-    /// Adds the node: see [`ordered_map_clear`].
+    /// Adds the node: see [`ordered_map_clear()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Operation {
-        self.0.new(g, "OrderedMapClear").attr("dtypes", dtypes).operation()
+        self.0.node(g, "OrderedMapClear").attr("dtypes", dtypes).operation()
     }
 }
 
@@ -529,10 +529,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl OrderedMapIncompleteSize {
-    /// Adds the node: see [`ordered_map_incomplete_size`].
+    /// Adds the node: see [`ordered_map_incomplete_size()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Output<i32> {
-        self.0.new(g, "OrderedMapIncompleteSize").attr("dtypes", dtypes).output()
+        self.0.node(g, "OrderedMapIncompleteSize").attr("dtypes", dtypes).output()
     }
 }
 
@@ -552,7 +552,7 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl OrderedMapPeek {
-    /// Adds the node: see [`ordered_map_peek`].
+    /// Adds the node: see [`ordered_map_peek()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -583,10 +583,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl OrderedMapSize {
-    /// Adds the node: see [`ordered_map_size`].
+    /// Adds the node: see [`ordered_map_size()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Output<i32> {
-        self.0.new(g, "OrderedMapSize").attr("dtypes", dtypes).output()
+        self.0.node(g, "OrderedMapSize").attr("dtypes", dtypes).output()
     }
 }
 
@@ -607,7 +607,7 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl OrderedMapStage {
-    /// Adds the node: see [`ordered_map_stage`].
+    /// Adds the node: see [`ordered_map_stage()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -643,7 +643,7 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl OrderedMapUnstage {
-    /// Adds the node: see [`ordered_map_unstage`].
+    /// Adds the node: see [`ordered_map_unstage()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -677,7 +677,7 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl OrderedMapUnstageNoKey {
-    /// Adds the node: see [`ordered_map_unstage_no_key`].
+    /// Adds the node: see [`ordered_map_unstage_no_key()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -703,10 +703,15 @@ options! { Pack {
 axis: i64 = "axis", "0";
 } }
 impl Pack {
-    /// Adds the node: see [`pack`].
+    /// Adds the node: see [`pack()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, g: &Graph, values: &[Output<T>]) -> Output<T> {
-        self.0.new(g, "Pack").inputs(values).attr("N", values.len() as i64).dtype::<T>("T").output()
+        self.0
+            .node(g, "Pack")
+            .inputs(values)
+            .attr("N", values.len() as i64)
+            .dtype::<T>("T")
+            .output()
     }
 }
 
@@ -754,7 +759,7 @@ options! { PaddedBatchDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl PaddedBatchDataset {
-    /// Adds the node: see [`padded_batch_dataset`].
+    /// Adds the node: see [`padded_batch_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -801,7 +806,7 @@ parallel_copy: bool = "parallel_copy", "false";
 metadata: &str = "metadata", "\"\"";
 } }
 impl PaddedBatchDatasetV2 {
-    /// Adds the node: see [`padded_batch_dataset_v2`].
+    /// Adds the node: see [`padded_batch_dataset_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -838,10 +843,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl PaddingFIFOQueue {
-    /// Adds the node: see [`padding_fifo_queue`].
+    /// Adds the node: see [`padding_fifo_queue()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, component_types: &[DType]) -> Output<Ref<String>> {
-        self.0.new(g, "PaddingFIFOQueue").attr("component_types", component_types).output()
+        self.0.node(g, "PaddingFIFOQueue").attr("component_types", component_types).output()
     }
 }
 
@@ -857,10 +862,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl PaddingFIFOQueueV2 {
-    /// Adds the node: see [`padding_fifo_queue_v2`].
+    /// Adds the node: see [`padding_fifo_queue_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, component_types: &[DType]) -> Output<Resource> {
-        self.0.new(g, "PaddingFIFOQueueV2").attr("component_types", component_types).output()
+        self.0.node(g, "PaddingFIFOQueueV2").attr("component_types", component_types).output()
     }
 }
 
@@ -889,7 +894,7 @@ deterministic: &str = "deterministic", "\"default\"";
 metadata: &str = "metadata", "\"\"";
 } }
 impl ParallelBatchDataset {
-    /// Adds the node: see [`parallel_batch_dataset`].
+    /// Adds the node: see [`parallel_batch_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -966,7 +971,7 @@ deterministic: &str = "deterministic", "\"default\"";
 metadata: &str = "metadata", "\"\"";
 } }
 impl ParallelFilterDataset {
-    /// Adds the node: see [`parallel_filter_dataset`].
+    /// Adds the node: see [`parallel_filter_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1021,7 +1026,7 @@ options! { ParallelInterleaveDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl ParallelInterleaveDataset {
-    /// Adds the node: see [`parallel_interleave_dataset`].
+    /// Adds the node: see [`parallel_interleave_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1081,7 +1086,7 @@ sloppy: bool = "sloppy", "false";
 metadata: &str = "metadata", "\"\"";
 } }
 impl ParallelInterleaveDatasetV2 {
-    /// Adds the node: see [`parallel_interleave_dataset_v2`].
+    /// Adds the node: see [`parallel_interleave_dataset_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1137,7 +1142,7 @@ deterministic: &str = "deterministic", "\"default\"";
 metadata: &str = "metadata", "\"\"";
 } }
 impl ParallelInterleaveDatasetV3 {
-    /// Adds the node: see [`parallel_interleave_dataset_v3`].
+    /// Adds the node: see [`parallel_interleave_dataset_v3()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1197,7 +1202,7 @@ deterministic: &str = "deterministic", "\"default\"";
 metadata: &str = "metadata", "\"\"";
 } }
 impl ParallelInterleaveDatasetV4 {
-    /// Adds the node: see [`parallel_interleave_dataset_v4`].
+    /// Adds the node: see [`parallel_interleave_dataset_v4()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1255,7 +1260,7 @@ preserve_cardinality: bool = "preserve_cardinality", "false";
 metadata: &str = "metadata", "\"\"";
 } }
 impl ParallelMapDataset {
-    /// Adds the node: see [`parallel_map_dataset`].
+    /// Adds the node: see [`parallel_map_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1306,7 +1311,7 @@ use_unbounded_threadpool: bool = "use_unbounded_threadpool", "false";
 metadata: &str = "metadata", "\"\"";
 } }
 impl ParallelMapDatasetV2 {
-    /// Adds the node: see [`parallel_map_dataset_v2`].
+    /// Adds the node: see [`parallel_map_dataset_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1348,7 +1353,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl ParameterizedTruncatedNormal {
-    /// Adds the node: see [`parameterized_truncated_normal`].
+    /// Adds the node: see [`parameterized_truncated_normal()`].
     #[track_caller]
     pub fn build<Dtype: TensorType, T: TensorType>(
         &self,
@@ -1449,7 +1454,7 @@ ragged_value_types: &[DType] = "ragged_value_types", "[]";
 ragged_split_types: &[DType] = "ragged_split_types", "[]";
 } }
 impl ParseExampleDataset {
-    /// Adds the node: see [`parse_example_dataset`].
+    /// Adds the node: see [`parse_example_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1513,7 +1518,7 @@ ragged_value_types: &[DType] = "ragged_value_types", "[]";
 ragged_split_types: &[DType] = "ragged_split_types", "[]";
 } }
 impl ParseExampleDatasetV2 {
-    /// Adds the node: see [`parse_example_dataset_v2`].
+    /// Adds the node: see [`parse_example_dataset_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1661,7 +1666,7 @@ feature_list_sparse_types: &[DType] = "feature_list_sparse_types", "[]";
 feature_list_dense_shapes: &[PartialShape] = "feature_list_dense_shapes", "[]";
 } }
 impl ParseSequenceExample {
-    /// Adds the node: see [`parse_sequence_example`].
+    /// Adds the node: see [`parse_sequence_example()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1782,7 +1787,7 @@ feature_list_ragged_split_types: &[DType] = "feature_list_ragged_split_types", "
 feature_list_dense_shapes: &[PartialShape] = "feature_list_dense_shapes", "[]";
 } }
 impl ParseSequenceExampleV2 {
-    /// Adds the node: see [`parse_sequence_example_v2`].
+    /// Adds the node: see [`parse_sequence_example_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1930,7 +1935,7 @@ feature_list_sparse_types: &[DType] = "feature_list_sparse_types", "[]";
 feature_list_dense_shapes: &[PartialShape] = "feature_list_dense_shapes", "[]";
 } }
 impl ParseSingleSequenceExample {
-    /// Adds the node: see [`parse_single_sequence_example`].
+    /// Adds the node: see [`parse_single_sequence_example()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2000,7 +2005,7 @@ config_proto: &str = "config_proto", "\"\"";
 executor_type: &str = "executor_type", "\"\"";
 } }
 impl PartitionedCall {
-    /// Adds the node: see [`partitioned_call`].
+    /// Adds the node: see [`partitioned_call()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2011,7 +2016,7 @@ impl PartitionedCall {
     ) -> Vec<Output<Untyped>> {
         let built = self
             .0
-            .new(g, "PartitionedCall")
+            .node(g, "PartitionedCall")
             .inputs(args)
             .attr("Tin", &dtypes_of(args)[..])
             .attr("Tout", tout)
@@ -2030,10 +2035,10 @@ options! { Placeholder {
 shape: impl Dims = "shape", "unknown", |value| &value.to_partial();
 } }
 impl Placeholder {
-    /// Adds the node: see [`placeholder`].
+    /// Adds the node: see [`placeholder()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(&self, g: &Graph) -> Output<Dtype> {
-        self.0.new(g, "Placeholder").dtype::<Dtype>("dtype").output()
+        self.0.node(g, "Placeholder").dtype::<Dtype>("dtype").output()
     }
 }
 
@@ -2099,7 +2104,7 @@ buffer_size_min: i64 = "buffer_size_min", "0";
 metadata: &str = "metadata", "\"\"";
 } }
 impl PrefetchDataset {
-    /// Adds the node: see [`prefetch_dataset`].
+    /// Adds the node: see [`prefetch_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2127,7 +2132,7 @@ options! { PreventGradient {
 message: &str = "message", "\"\"";
 } }
 impl PreventGradient {
-    /// Adds the node: see [`prevent_gradient`].
+    /// Adds the node: see [`prevent_gradient()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>) -> Output<T> {
         self.0.on(&input, "PreventGradient").input(input).output()
@@ -2145,7 +2150,7 @@ first_n: i64 = "first_n", "-1";
 summarize: i64 = "summarize", "3";
 } }
 impl Print {
-    /// Adds the node: see [`print`].
+    /// Adds the node: see [`print()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2171,7 +2176,7 @@ output_stream: &str = "output_stream", "\"stderr\"";
 end: &str = "end", "\"\\n\"";
 } }
 impl PrintV2 {
-    /// Adds the node: see [`print_v2`].
+    /// Adds the node: see [`print_v2()`].
     #[track_caller]
     pub fn build(&self, input: impl Handle<String>) -> Operation {
         self.0.on(&input, "PrintV2").input(input).operation()
@@ -2190,10 +2195,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl PriorityQueue {
-    /// Adds the node: see [`priority_queue`].
+    /// Adds the node: see [`priority_queue()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, shapes: &[PartialShape]) -> Output<Ref<String>> {
-        self.0.new(g, "PriorityQueue").attr("shapes", shapes).output()
+        self.0.node(g, "PriorityQueue").attr("shapes", shapes).output()
     }
 }
 
@@ -2209,10 +2214,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl PriorityQueueV2 {
-    /// Adds the node: see [`priority_queue_v2`].
+    /// Adds the node: see [`priority_queue_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, shapes: &[PartialShape]) -> Output<Resource> {
-        self.0.new(g, "PriorityQueueV2").attr("shapes", shapes).output()
+        self.0.node(g, "PriorityQueueV2").attr("shapes", shapes).output()
     }
 }
 
@@ -2246,7 +2251,7 @@ options! { Prod {
 keep_dims: bool = "keep_dims", "false";
 } }
 impl Prod {
-    /// Adds the node: see [`prod`].
+    /// Adds the node: see [`prod()`].
     #[track_caller]
     pub fn build<T: TensorType, Tidx: TensorType>(
         &self,
@@ -2268,7 +2273,7 @@ options! { Qr {
 full_matrices: bool = "full_matrices", "false";
 } }
 impl Qr {
-    /// Adds the node: see [`qr`].
+    /// Adds the node: see [`qr()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>) -> (Output<T>, Output<T>) {
         let built = self.0.on(&input, "Qr").input(input).build();
@@ -2291,7 +2296,7 @@ input_min: f32 = "input_min", "0.0";
 input_max: f32 = "input_max", "0.0";
 } }
 impl QuantizeAndDequantize {
-    /// Adds the node: see [`quantize_and_dequantize`].
+    /// Adds the node: see [`quantize_and_dequantize()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>) -> Output<T> {
         self.0.on(&input, "QuantizeAndDequantize").input(input).output()
@@ -2318,7 +2323,7 @@ narrow_range: bool = "narrow_range", "false";
 axis: i64 = "axis", "-1";
 } }
 impl QuantizeAndDequantizeV2 {
-    /// Adds the node: see [`quantize_and_dequantize_v2`].
+    /// Adds the node: see [`quantize_and_dequantize_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2354,7 +2359,7 @@ narrow_range: bool = "narrow_range", "false";
 axis: i64 = "axis", "-1";
 } }
 impl QuantizeAndDequantizeV3 {
-    /// Adds the node: see [`quantize_and_dequantize_v3`].
+    /// Adds the node: see [`quantize_and_dequantize_v3()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2393,7 +2398,7 @@ narrow_range: bool = "narrow_range", "false";
 axis: i64 = "axis", "-1";
 } }
 impl QuantizeAndDequantizeV4 {
-    /// Adds the node: see [`quantize_and_dequantize_v4`].
+    /// Adds the node: see [`quantize_and_dequantize_v4()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2426,7 +2431,7 @@ options! { QuantizeAndDequantizeV4Grad {
 axis: i64 = "axis", "-1";
 } }
 impl QuantizeAndDequantizeV4Grad {
-    /// Adds the node: see [`quantize_and_dequantize_v4_grad`].
+    /// Adds the node: see [`quantize_and_dequantize_v4_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2484,7 +2489,7 @@ axis: i64 = "axis", "-1";
 ensure_minimum_range: f32 = "ensure_minimum_range", "0.01";
 } }
 impl QuantizeV2 {
-    /// Adds the node: see [`quantize_v2`].
+    /// Adds the node: see [`quantize_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2513,7 +2518,7 @@ options! { QueueClose {
 cancel_pending_enqueues: bool = "cancel_pending_enqueues", "false";
 } }
 impl QueueClose {
-    /// Adds the node: see [`queue_close`].
+    /// Adds the node: see [`queue_close()`].
     #[track_caller]
     pub fn build(&self, handle: impl Handle<Ref<String>>) -> Operation {
         self.0.on(&handle, "QueueClose").input(handle).operation()
@@ -2529,7 +2534,7 @@ options! { QueueCloseV2 {
 cancel_pending_enqueues: bool = "cancel_pending_enqueues", "false";
 } }
 impl QueueCloseV2 {
-    /// Adds the node: see [`queue_close_v2`].
+    /// Adds the node: see [`queue_close_v2()`].
     #[track_caller]
     pub fn build(&self, handle: impl Handle<Resource>) -> Operation {
         self.0.on(&handle, "QueueCloseV2").input(handle).operation()
@@ -2548,7 +2553,7 @@ options! { QueueDequeue {
 timeout_ms: i64 = "timeout_ms", "-1";
 } }
 impl QueueDequeue {
-    /// Adds the node: see [`queue_dequeue`].
+    /// Adds the node: see [`queue_dequeue()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2578,7 +2583,7 @@ options! { QueueDequeueMany {
 timeout_ms: i64 = "timeout_ms", "-1";
 } }
 impl QueueDequeueMany {
-    /// Adds the node: see [`queue_dequeue_many`].
+    /// Adds the node: see [`queue_dequeue_many()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2610,7 +2615,7 @@ options! { QueueDequeueManyV2 {
 timeout_ms: i64 = "timeout_ms", "-1";
 } }
 impl QueueDequeueManyV2 {
-    /// Adds the node: see [`queue_dequeue_many_v2`].
+    /// Adds the node: see [`queue_dequeue_many_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2642,7 +2647,7 @@ options! { QueueDequeueUpTo {
 timeout_ms: i64 = "timeout_ms", "-1";
 } }
 impl QueueDequeueUpTo {
-    /// Adds the node: see [`queue_dequeue_up_to`].
+    /// Adds the node: see [`queue_dequeue_up_to()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2674,7 +2679,7 @@ options! { QueueDequeueUpToV2 {
 timeout_ms: i64 = "timeout_ms", "-1";
 } }
 impl QueueDequeueUpToV2 {
-    /// Adds the node: see [`queue_dequeue_up_to_v2`].
+    /// Adds the node: see [`queue_dequeue_up_to_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2705,7 +2710,7 @@ options! { QueueDequeueV2 {
 timeout_ms: i64 = "timeout_ms", "-1";
 } }
 impl QueueDequeueV2 {
-    /// Adds the node: see [`queue_dequeue_v2`].
+    /// Adds the node: see [`queue_dequeue_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2734,7 +2739,7 @@ options! { QueueEnqueue {
 timeout_ms: i64 = "timeout_ms", "-1";
 } }
 impl QueueEnqueue {
-    /// Adds the node: see [`queue_enqueue`].
+    /// Adds the node: see [`queue_enqueue()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2762,7 +2767,7 @@ options! { QueueEnqueueMany {
 timeout_ms: i64 = "timeout_ms", "-1";
 } }
 impl QueueEnqueueMany {
-    /// Adds the node: see [`queue_enqueue_many`].
+    /// Adds the node: see [`queue_enqueue_many()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2790,7 +2795,7 @@ options! { QueueEnqueueManyV2 {
 timeout_ms: i64 = "timeout_ms", "-1";
 } }
 impl QueueEnqueueManyV2 {
-    /// Adds the node: see [`queue_enqueue_many_v2`].
+    /// Adds the node: see [`queue_enqueue_many_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2818,7 +2823,7 @@ options! { QueueEnqueueV2 {
 timeout_ms: i64 = "timeout_ms", "-1";
 } }
 impl QueueEnqueueV2 {
-    /// Adds the node: see [`queue_enqueue_v2`].
+    /// Adds the node: see [`queue_enqueue_v2()`].
     #[track_caller]
     pub fn build(
         &self,

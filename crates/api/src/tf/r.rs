@@ -84,7 +84,7 @@ options! { RaggedBincount {
 binary_output: bool = "binary_output", "false";
 } }
 impl RaggedBincount {
-    /// Adds the node: see [`ragged_bincount`].
+    /// Adds the node: see [`ragged_bincount()`].
     #[track_caller]
     pub fn build<Tidx: TensorType, T: TensorType>(
         &self,
@@ -120,7 +120,7 @@ minlength: i64 = "minlength", "-1";
 maxlength: i64 = "maxlength", "-1";
 } }
 impl RaggedCountSparseOutput {
-    /// Adds the node: see [`ragged_count_sparse_output`].
+    /// Adds the node: see [`ragged_count_sparse_output()`].
     #[track_caller]
     pub fn build<T: TensorType, OutputType: TensorType>(
         &self,
@@ -383,7 +383,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl RandomCrop {
-    /// Adds the node: see [`random_crop`].
+    /// Adds the node: see [`random_crop()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -408,7 +408,7 @@ options! { RandomDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl RandomDataset {
-    /// Adds the node: see [`random_dataset`].
+    /// Adds the node: see [`random_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -443,7 +443,7 @@ rerandomize_each_iteration: bool = "rerandomize_each_iteration", "false";
 metadata: &str = "metadata", "\"\"";
 } }
 impl RandomDatasetV2 {
-    /// Adds the node: see [`random_dataset_v2`].
+    /// Adds the node: see [`random_dataset_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -479,7 +479,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl RandomGamma {
-    /// Adds the node: see [`random_gamma`].
+    /// Adds the node: see [`random_gamma()`].
     #[track_caller]
     pub fn build<S: TensorType, T: TensorType>(
         &self,
@@ -516,7 +516,7 @@ options! { RandomIndexShuffle {
 rounds: i64 = "rounds", "4";
 } }
 impl RandomIndexShuffle {
-    /// Adds the node: see [`random_index_shuffle`].
+    /// Adds the node: see [`random_index_shuffle()`].
     #[track_caller]
     pub fn build<Dtype: TensorType, Tseed: TensorType>(
         &self,
@@ -543,7 +543,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl RandomPoisson {
-    /// Adds the node: see [`random_poisson`].
+    /// Adds the node: see [`random_poisson()`].
     #[track_caller]
     pub fn build<S: TensorType, Dtype: TensorType>(
         &self,
@@ -569,7 +569,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl RandomPoissonV2 {
-    /// Adds the node: see [`random_poisson_v2`].
+    /// Adds the node: see [`random_poisson_v2()`].
     #[track_caller]
     pub fn build<Dtype: TensorType, S: TensorType, R: TensorType>(
         &self,
@@ -595,7 +595,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl RandomShuffle {
-    /// Adds the node: see [`random_shuffle`].
+    /// Adds the node: see [`random_shuffle()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, value: impl Handle<T>) -> Output<T> {
         self.0.on(&value, "RandomShuffle").input(value).output()
@@ -617,10 +617,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl RandomShuffleQueue {
-    /// Adds the node: see [`random_shuffle_queue`].
+    /// Adds the node: see [`random_shuffle_queue()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, component_types: &[DType]) -> Output<Ref<String>> {
-        self.0.new(g, "RandomShuffleQueue").attr("component_types", component_types).output()
+        self.0.node(g, "RandomShuffleQueue").attr("component_types", component_types).output()
     }
 }
 
@@ -639,10 +639,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl RandomShuffleQueueV2 {
-    /// Adds the node: see [`random_shuffle_queue_v2`].
+    /// Adds the node: see [`random_shuffle_queue_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, component_types: &[DType]) -> Output<Resource> {
-        self.0.new(g, "RandomShuffleQueueV2").attr("component_types", component_types).output()
+        self.0.node(g, "RandomShuffleQueueV2").attr("component_types", component_types).output()
     }
 }
 
@@ -660,7 +660,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl RandomStandardNormal {
-    /// Adds the node: see [`random_standard_normal`].
+    /// Adds the node: see [`random_standard_normal()`].
     #[track_caller]
     pub fn build<Dtype: TensorType, T: TensorType>(&self, shape: impl Handle<T>) -> Output<Dtype> {
         self.0.on(&shape, "RandomStandardNormal").dtype::<Dtype>("dtype").input(shape).output()
@@ -679,7 +679,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl RandomUniform {
-    /// Adds the node: see [`random_uniform`].
+    /// Adds the node: see [`random_uniform()`].
     #[track_caller]
     pub fn build<Dtype: TensorType, T: TensorType>(&self, shape: impl Handle<T>) -> Output<Dtype> {
         self.0.on(&shape, "RandomUniform").dtype::<Dtype>("dtype").input(shape).output()
@@ -702,7 +702,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl RandomUniformInt {
-    /// Adds the node: see [`random_uniform_int`].
+    /// Adds the node: see [`random_uniform_int()`].
     #[track_caller]
     pub fn build<Tout: TensorType, T: TensorType>(
         &self,
@@ -742,7 +742,7 @@ metadata: &str = "metadata", "\"\"";
 replicate_on_split: bool = "replicate_on_split", "false";
 } }
 impl RangeDataset {
-    /// Adds the node: see [`range_dataset`].
+    /// Adds the node: see [`range_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -929,7 +929,7 @@ options! { RebatchDataset {
 use_fallback: bool = "use_fallback", "true";
 } }
 impl RebatchDataset {
-    /// Adds the node: see [`rebatch_dataset`].
+    /// Adds the node: see [`rebatch_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1006,7 +1006,7 @@ use_inter_op_parallelism: bool = "use_inter_op_parallelism", "true";
 metadata: &str = "metadata", "\"\"";
 } }
 impl ReduceDataset {
-    /// Adds the node: see [`reduce_dataset`].
+    /// Adds the node: see [`reduce_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1046,7 +1046,7 @@ keep_dims: bool = "keep_dims", "false";
 separator: &str = "separator", "\"\"";
 } }
 impl ReduceJoin {
-    /// Adds the node: see [`reduce_join`].
+    /// Adds the node: see [`reduce_join()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1067,7 +1067,7 @@ is_constant: bool = "is_constant", "false";
 parallel_iterations: i64 = "parallel_iterations", "10";
 } }
 impl RefEnter {
-    /// Adds the node: see [`ref_enter`].
+    /// Adds the node: see [`ref_enter()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1139,7 +1139,7 @@ options! { RegexReplace {
 replace_global: bool = "replace_global", "true";
 } }
 impl RegexReplace {
-    /// Adds the node: see [`regex_replace`].
+    /// Adds the node: see [`regex_replace()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1218,7 +1218,7 @@ options! { RepeatDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl RepeatDataset {
-    /// Adds the node: see [`repeat_dataset`].
+    /// Adds the node: see [`repeat_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1298,7 +1298,7 @@ options! { ResizeArea {
 align_corners: bool = "align_corners", "false";
 } }
 impl ResizeArea {
-    /// Adds the node: see [`resize_area`].
+    /// Adds the node: see [`resize_area()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1324,7 +1324,7 @@ align_corners: bool = "align_corners", "false";
 half_pixel_centers: bool = "half_pixel_centers", "false";
 } }
 impl ResizeBicubic {
-    /// Adds the node: see [`resize_bicubic`].
+    /// Adds the node: see [`resize_bicubic()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1350,7 +1350,7 @@ align_corners: bool = "align_corners", "false";
 half_pixel_centers: bool = "half_pixel_centers", "false";
 } }
 impl ResizeBicubicGrad {
-    /// Adds the node: see [`resize_bicubic_grad`].
+    /// Adds the node: see [`resize_bicubic_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1376,7 +1376,7 @@ align_corners: bool = "align_corners", "false";
 half_pixel_centers: bool = "half_pixel_centers", "false";
 } }
 impl ResizeBilinear {
-    /// Adds the node: see [`resize_bilinear`].
+    /// Adds the node: see [`resize_bilinear()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1402,7 +1402,7 @@ align_corners: bool = "align_corners", "false";
 half_pixel_centers: bool = "half_pixel_centers", "false";
 } }
 impl ResizeBilinearGrad {
-    /// Adds the node: see [`resize_bilinear_grad`].
+    /// Adds the node: see [`resize_bilinear_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1428,7 +1428,7 @@ align_corners: bool = "align_corners", "false";
 half_pixel_centers: bool = "half_pixel_centers", "false";
 } }
 impl ResizeNearestNeighbor {
-    /// Adds the node: see [`resize_nearest_neighbor`].
+    /// Adds the node: see [`resize_nearest_neighbor()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1454,7 +1454,7 @@ align_corners: bool = "align_corners", "false";
 half_pixel_centers: bool = "half_pixel_centers", "false";
 } }
 impl ResizeNearestNeighborGrad {
-    /// Adds the node: see [`resize_nearest_neighbor_grad`].
+    /// Adds the node: see [`resize_nearest_neighbor_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1535,7 +1535,7 @@ options! { ResourceApplyAdaMax {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceApplyAdaMax {
-    /// Adds the node: see [`resource_apply_ada_max`].
+    /// Adds the node: see [`resource_apply_ada_max()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1583,7 +1583,7 @@ options! { ResourceApplyAdadelta {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceApplyAdadelta {
-    /// Adds the node: see [`resource_apply_adadelta`].
+    /// Adds the node: see [`resource_apply_adadelta()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1625,7 +1625,7 @@ use_locking: bool = "use_locking", "false";
 update_slots: bool = "update_slots", "true";
 } }
 impl ResourceApplyAdagrad {
-    /// Adds the node: see [`resource_apply_adagrad`].
+    /// Adds the node: see [`resource_apply_adagrad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1673,7 +1673,7 @@ options! { ResourceApplyAdagradDA {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceApplyAdagradDA {
-    /// Adds the node: see [`resource_apply_adagrad_da`].
+    /// Adds the node: see [`resource_apply_adagrad_da()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1718,7 +1718,7 @@ use_locking: bool = "use_locking", "false";
 update_slots: bool = "update_slots", "true";
 } }
 impl ResourceApplyAdagradV2 {
-    /// Adds the node: see [`resource_apply_adagrad_v2`].
+    /// Adds the node: see [`resource_apply_adagrad_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1773,7 +1773,7 @@ use_locking: bool = "use_locking", "false";
 use_nesterov: bool = "use_nesterov", "false";
 } }
 impl ResourceApplyAdam {
-    /// Adds the node: see [`resource_apply_adam`].
+    /// Adds the node: see [`resource_apply_adam()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1839,7 +1839,7 @@ options! { ResourceApplyAdamWithAmsgrad {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceApplyAdamWithAmsgrad {
-    /// Adds the node: see [`resource_apply_adam_with_amsgrad`].
+    /// Adds the node: see [`resource_apply_adam_with_amsgrad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1891,7 +1891,7 @@ options! { ResourceApplyAddSign {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceApplyAddSign {
-    /// Adds the node: see [`resource_apply_add_sign`].
+    /// Adds the node: see [`resource_apply_add_sign()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1937,7 +1937,7 @@ options! { ResourceApplyCenteredRMSProp {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceApplyCenteredRMSProp {
-    /// Adds the node: see [`resource_apply_centered_rms_prop`].
+    /// Adds the node: see [`resource_apply_centered_rms_prop()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1987,7 +1987,7 @@ use_locking: bool = "use_locking", "false";
 multiply_linear_by_lr: bool = "multiply_linear_by_lr", "false";
 } }
 impl ResourceApplyFtrl {
-    /// Adds the node: see [`resource_apply_ftrl`].
+    /// Adds the node: see [`resource_apply_ftrl()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2036,7 +2036,7 @@ use_locking: bool = "use_locking", "false";
 multiply_linear_by_lr: bool = "multiply_linear_by_lr", "false";
 } }
 impl ResourceApplyFtrlV2 {
-    /// Adds the node: see [`resource_apply_ftrl_v2`].
+    /// Adds the node: see [`resource_apply_ftrl_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2080,7 +2080,7 @@ options! { ResourceApplyGradientDescent {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceApplyGradientDescent {
-    /// Adds the node: see [`resource_apply_gradient_descent`].
+    /// Adds the node: see [`resource_apply_gradient_descent()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2115,7 +2115,7 @@ use_locking: bool = "use_locking", "false";
 use_nesterov: bool = "use_nesterov", "false";
 } }
 impl ResourceApplyKerasMomentum {
-    /// Adds the node: see [`resource_apply_keras_momentum`].
+    /// Adds the node: see [`resource_apply_keras_momentum()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2154,7 +2154,7 @@ use_locking: bool = "use_locking", "false";
 use_nesterov: bool = "use_nesterov", "false";
 } }
 impl ResourceApplyMomentum {
-    /// Adds the node: see [`resource_apply_momentum`].
+    /// Adds the node: see [`resource_apply_momentum()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2194,7 +2194,7 @@ options! { ResourceApplyPowerSign {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceApplyPowerSign {
-    /// Adds the node: see [`resource_apply_power_sign`].
+    /// Adds the node: see [`resource_apply_power_sign()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2237,7 +2237,7 @@ options! { ResourceApplyProximalAdagrad {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceApplyProximalAdagrad {
-    /// Adds the node: see [`resource_apply_proximal_adagrad`].
+    /// Adds the node: see [`resource_apply_proximal_adagrad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2277,7 +2277,7 @@ options! { ResourceApplyProximalGradientDescent {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceApplyProximalGradientDescent {
-    /// Adds the node: see [`resource_apply_proximal_gradient_descent`].
+    /// Adds the node: see [`resource_apply_proximal_gradient_descent()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2318,7 +2318,7 @@ options! { ResourceApplyRMSProp {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceApplyRMSProp {
-    /// Adds the node: see [`resource_apply_rms_prop`].
+    /// Adds the node: see [`resource_apply_rms_prop()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2360,11 +2360,11 @@ shared_name: &str = "shared_name", "\"\"";
 reduction_type: &str = "reduction_type", "\"MEAN\"";
 } }
 impl ResourceConditionalAccumulator {
-    /// Adds the node: see [`resource_conditional_accumulator`].
+    /// Adds the node: see [`resource_conditional_accumulator()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtype: DType, shape: impl Dims) -> Output<Resource> {
         self.0
-            .new(g, "ResourceConditionalAccumulator")
+            .node(g, "ResourceConditionalAccumulator")
             .attr("dtype", dtype)
             .attr("shape", &shape.to_partial())
             .output()
@@ -2401,7 +2401,7 @@ batch_dims: i64 = "batch_dims", "0";
 validate_indices: bool = "validate_indices", "true";
 } }
 impl ResourceGather {
-    /// Adds the node: see [`resource_gather`].
+    /// Adds the node: see [`resource_gather()`].
     #[track_caller]
     pub fn build<Dtype: TensorType, Tindices: TensorType>(
         &self,
@@ -2528,7 +2528,7 @@ use_locking: bool = "use_locking", "true";
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl ResourceScatterNdAdd {
-    /// Adds the node: see [`resource_scatter_nd_add`].
+    /// Adds the node: see [`resource_scatter_nd_add()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -2561,7 +2561,7 @@ use_locking: bool = "use_locking", "true";
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl ResourceScatterNdMax {
-    /// Adds the node: see [`resource_scatter_nd_max`].
+    /// Adds the node: see [`resource_scatter_nd_max()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -2594,7 +2594,7 @@ use_locking: bool = "use_locking", "true";
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl ResourceScatterNdMin {
-    /// Adds the node: see [`resource_scatter_nd_min`].
+    /// Adds the node: see [`resource_scatter_nd_min()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -2627,7 +2627,7 @@ use_locking: bool = "use_locking", "true";
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl ResourceScatterNdSub {
-    /// Adds the node: see [`resource_scatter_nd_sub`].
+    /// Adds the node: see [`resource_scatter_nd_sub()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -2660,7 +2660,7 @@ use_locking: bool = "use_locking", "true";
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl ResourceScatterNdUpdate {
-    /// Adds the node: see [`resource_scatter_nd_update`].
+    /// Adds the node: see [`resource_scatter_nd_update()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -2738,7 +2738,7 @@ options! { ResourceSparseApplyAdadelta {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceSparseApplyAdadelta {
-    /// Adds the node: see [`resource_sparse_apply_adadelta`].
+    /// Adds the node: see [`resource_sparse_apply_adadelta()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -2783,7 +2783,7 @@ use_locking: bool = "use_locking", "false";
 update_slots: bool = "update_slots", "true";
 } }
 impl ResourceSparseApplyAdagrad {
-    /// Adds the node: see [`resource_sparse_apply_adagrad`].
+    /// Adds the node: see [`resource_sparse_apply_adagrad()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -2835,7 +2835,7 @@ options! { ResourceSparseApplyAdagradDA {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceSparseApplyAdagradDA {
-    /// Adds the node: see [`resource_sparse_apply_adagrad_da`].
+    /// Adds the node: see [`resource_sparse_apply_adagrad_da()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -2883,7 +2883,7 @@ use_locking: bool = "use_locking", "false";
 update_slots: bool = "update_slots", "true";
 } }
 impl ResourceSparseApplyAdagradV2 {
-    /// Adds the node: see [`resource_sparse_apply_adagrad_v2`].
+    /// Adds the node: see [`resource_sparse_apply_adagrad_v2()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -2929,7 +2929,7 @@ options! { ResourceSparseApplyCenteredRMSProp {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceSparseApplyCenteredRMSProp {
-    /// Adds the node: see [`resource_sparse_apply_centered_rms_prop`].
+    /// Adds the node: see [`resource_sparse_apply_centered_rms_prop()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -2982,7 +2982,7 @@ use_locking: bool = "use_locking", "false";
 multiply_linear_by_lr: bool = "multiply_linear_by_lr", "false";
 } }
 impl ResourceSparseApplyFtrl {
-    /// Adds the node: see [`resource_sparse_apply_ftrl`].
+    /// Adds the node: see [`resource_sparse_apply_ftrl()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -3045,7 +3045,7 @@ use_locking: bool = "use_locking", "false";
 multiply_linear_by_lr: bool = "multiply_linear_by_lr", "false";
 } }
 impl ResourceSparseApplyFtrlV2 {
-    /// Adds the node: see [`resource_sparse_apply_ftrl_v2`].
+    /// Adds the node: see [`resource_sparse_apply_ftrl_v2()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -3095,7 +3095,7 @@ use_locking: bool = "use_locking", "false";
 use_nesterov: bool = "use_nesterov", "false";
 } }
 impl ResourceSparseApplyKerasMomentum {
-    /// Adds the node: see [`resource_sparse_apply_keras_momentum`].
+    /// Adds the node: see [`resource_sparse_apply_keras_momentum()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -3137,7 +3137,7 @@ use_locking: bool = "use_locking", "false";
 use_nesterov: bool = "use_nesterov", "false";
 } }
 impl ResourceSparseApplyMomentum {
-    /// Adds the node: see [`resource_sparse_apply_momentum`].
+    /// Adds the node: see [`resource_sparse_apply_momentum()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -3179,7 +3179,7 @@ options! { ResourceSparseApplyProximalAdagrad {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceSparseApplyProximalAdagrad {
-    /// Adds the node: see [`resource_sparse_apply_proximal_adagrad`].
+    /// Adds the node: see [`resource_sparse_apply_proximal_adagrad()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -3222,7 +3222,7 @@ options! { ResourceSparseApplyProximalGradientDescent {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceSparseApplyProximalGradientDescent {
-    /// Adds the node: see [`resource_sparse_apply_proximal_gradient_descent`].
+    /// Adds the node: see [`resource_sparse_apply_proximal_gradient_descent()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -3266,7 +3266,7 @@ options! { ResourceSparseApplyRMSProp {
 use_locking: bool = "use_locking", "false";
 } }
 impl ResourceSparseApplyRMSProp {
-    /// Adds the node: see [`resource_sparse_apply_rms_prop`].
+    /// Adds the node: see [`resource_sparse_apply_rms_prop()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -3316,7 +3316,7 @@ new_axis_mask: i64 = "new_axis_mask", "0";
 shrink_axis_mask: i64 = "shrink_axis_mask", "0";
 } }
 impl ResourceStridedSliceAssign {
-    /// Adds the node: see [`resource_strided_slice_assign`].
+    /// Adds the node: see [`resource_strided_slice_assign()`].
     #[track_caller]
     pub fn build<T: TensorType, Index: TensorType>(
         &self,
@@ -3349,7 +3349,7 @@ options! { Restore {
 preferred_shard: i64 = "preferred_shard", "-1";
 } }
 impl Restore {
-    /// Adds the node: see [`restore`].
+    /// Adds the node: see [`restore()`].
     #[track_caller]
     pub fn build<Dt: TensorType>(
         &self,
@@ -3378,7 +3378,7 @@ options! { RestoreSlice {
 preferred_shard: i64 = "preferred_shard", "-1";
 } }
 impl RestoreSlice {
-    /// Adds the node: see [`restore_slice`].
+    /// Adds the node: see [`restore_slice()`].
     #[track_caller]
     pub fn build<Dt: TensorType>(
         &self,
@@ -3436,7 +3436,7 @@ options! { ReverseSequence {
 batch_dim: i64 = "batch_dim", "0";
 } }
 impl ReverseSequence {
-    /// Adds the node: see [`reverse_sequence`].
+    /// Adds the node: see [`reverse_sequence()`].
     #[track_caller]
     pub fn build<T: TensorType, Tlen: TensorType>(
         &self,

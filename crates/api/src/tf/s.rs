@@ -22,7 +22,7 @@ max_attempts: i64 = "max_attempts", "100";
 use_image_if_no_bounding_boxes: bool = "use_image_if_no_bounding_boxes", "false";
 } }
 impl SampleDistortedBoundingBox {
-    /// Adds the node: see [`sample_distorted_bounding_box`].
+    /// Adds the node: see [`sample_distorted_bounding_box()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -59,7 +59,7 @@ max_attempts: i64 = "max_attempts", "100";
 use_image_if_no_bounding_boxes: bool = "use_image_if_no_bounding_boxes", "false";
 } }
 impl SampleDistortedBoundingBoxV2 {
-    /// Adds the node: see [`sample_distorted_bounding_box_v2`].
+    /// Adds the node: see [`sample_distorted_bounding_box_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -175,7 +175,7 @@ kernel_type: &str = "kernel_type", "\"lanczos3\"";
 antialias: bool = "antialias", "true";
 } }
 impl ScaleAndTranslate {
-    /// Adds the node: see [`scale_and_translate`].
+    /// Adds the node: see [`scale_and_translate()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -211,7 +211,7 @@ kernel_type: &str = "kernel_type", "\"lanczos3\"";
 antialias: bool = "antialias", "true";
 } }
 impl ScaleAndTranslateGrad {
-    /// Adds the node: see [`scale_and_translate_grad`].
+    /// Adds the node: see [`scale_and_translate_grad()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -255,7 +255,7 @@ use_default_device: bool = "use_default_device", "true";
 metadata: &str = "metadata", "\"\"";
 } }
 impl ScanDataset {
-    /// Adds the node: see [`scan_dataset`].
+    /// Adds the node: see [`scan_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -295,7 +295,7 @@ options! { ScatterAdd {
 use_locking: bool = "use_locking", "false";
 } }
 impl ScatterAdd {
-    /// Adds the node: see [`scatter_add`].
+    /// Adds the node: see [`scatter_add()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -322,7 +322,7 @@ options! { ScatterDiv {
 use_locking: bool = "use_locking", "false";
 } }
 impl ScatterDiv {
-    /// Adds the node: see [`scatter_div`].
+    /// Adds the node: see [`scatter_div()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -349,7 +349,7 @@ options! { ScatterMax {
 use_locking: bool = "use_locking", "false";
 } }
 impl ScatterMax {
-    /// Adds the node: see [`scatter_max`].
+    /// Adds the node: see [`scatter_max()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -376,7 +376,7 @@ options! { ScatterMin {
 use_locking: bool = "use_locking", "false";
 } }
 impl ScatterMin {
-    /// Adds the node: see [`scatter_min`].
+    /// Adds the node: see [`scatter_min()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -403,7 +403,7 @@ options! { ScatterMul {
 use_locking: bool = "use_locking", "false";
 } }
 impl ScatterMul {
-    /// Adds the node: see [`scatter_mul`].
+    /// Adds the node: see [`scatter_mul()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -430,7 +430,7 @@ options! { ScatterNd {
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl ScatterNd {
-    /// Adds the node: see [`scatter_nd`].
+    /// Adds the node: see [`scatter_nd()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -458,7 +458,7 @@ use_locking: bool = "use_locking", "false";
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl ScatterNdAdd {
-    /// Adds the node: see [`scatter_nd_add`].
+    /// Adds the node: see [`scatter_nd_add()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -486,7 +486,7 @@ use_locking: bool = "use_locking", "false";
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl ScatterNdMax {
-    /// Adds the node: see [`scatter_nd_max`].
+    /// Adds the node: see [`scatter_nd_max()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -514,7 +514,7 @@ use_locking: bool = "use_locking", "false";
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl ScatterNdMin {
-    /// Adds the node: see [`scatter_nd_min`].
+    /// Adds the node: see [`scatter_nd_min()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -541,7 +541,7 @@ options! { ScatterNdNonAliasingAdd {
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl ScatterNdNonAliasingAdd {
-    /// Adds the node: see [`scatter_nd_non_aliasing_add`].
+    /// Adds the node: see [`scatter_nd_non_aliasing_add()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -574,7 +574,7 @@ use_locking: bool = "use_locking", "false";
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl ScatterNdSub {
-    /// Adds the node: see [`scatter_nd_sub`].
+    /// Adds the node: see [`scatter_nd_sub()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -602,7 +602,7 @@ use_locking: bool = "use_locking", "true";
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl ScatterNdUpdate {
-    /// Adds the node: see [`scatter_nd_update`].
+    /// Adds the node: see [`scatter_nd_update()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -629,7 +629,7 @@ options! { ScatterSub {
 use_locking: bool = "use_locking", "false";
 } }
 impl ScatterSub {
-    /// Adds the node: see [`scatter_sub`].
+    /// Adds the node: see [`scatter_sub()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -656,7 +656,7 @@ options! { ScatterUpdate {
 use_locking: bool = "use_locking", "true";
 } }
 impl ScatterUpdate {
-    /// Adds the node: see [`scatter_update`].
+    /// Adds the node: see [`scatter_update()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -766,7 +766,7 @@ options! { SelfAdjointEigV2 {
 compute_v: bool = "compute_v", "true";
 } }
 impl SelfAdjointEigV2 {
-    /// Adds the node: see [`self_adjoint_eig_v2`].
+    /// Adds the node: see [`self_adjoint_eig_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>) -> (Output<T>, Output<T>) {
         let built = self.0.on(&input, "SelfAdjointEigV2").input(input).build();
@@ -799,7 +799,7 @@ options! { SerializeIterator {
 external_state_policy: i64 = "external_state_policy", "0";
 } }
 impl SerializeIterator {
-    /// Adds the node: see [`serialize_iterator`].
+    /// Adds the node: see [`serialize_iterator()`].
     #[track_caller]
     pub fn build(&self, resource_handle: impl Handle<Resource>) -> Output<Variant> {
         self.0.on(&resource_handle, "SerializeIterator").input(resource_handle).output()
@@ -861,7 +861,7 @@ options! { SetSize {
 validate_indices: bool = "validate_indices", "true";
 } }
 impl SetSize {
-    /// Adds the node: see [`set_size`].
+    /// Adds the node: see [`set_size()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -919,7 +919,7 @@ require_non_empty: bool = "require_non_empty", "false";
 metadata: &str = "metadata", "\"\"";
 } }
 impl ShardDataset {
-    /// Adds the node: see [`shard_dataset`].
+    /// Adds the node: see [`shard_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -985,7 +985,7 @@ reshuffle_each_iteration: bool = "reshuffle_each_iteration", "true";
 metadata: &str = "metadata", "\"\"";
 } }
 impl ShuffleAndRepeatDataset {
-    /// Adds the node: see [`shuffle_and_repeat_dataset`].
+    /// Adds the node: see [`shuffle_and_repeat_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1038,7 +1038,7 @@ reshuffle_each_iteration: bool = "reshuffle_each_iteration", "true";
 metadata: &str = "metadata", "\"\"";
 } }
 impl ShuffleAndRepeatDatasetV2 {
-    /// Adds the node: see [`shuffle_and_repeat_dataset_v2`].
+    /// Adds the node: see [`shuffle_and_repeat_dataset_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1089,7 +1089,7 @@ reshuffle_each_iteration: bool = "reshuffle_each_iteration", "true";
 metadata: &str = "metadata", "\"\"";
 } }
 impl ShuffleDataset {
-    /// Adds the node: see [`shuffle_dataset`].
+    /// Adds the node: see [`shuffle_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1133,7 +1133,7 @@ options! { ShuffleDatasetV2 {
 metadata: &str = "metadata", "\"\"";
 } }
 impl ShuffleDatasetV2 {
-    /// Adds the node: see [`shuffle_dataset_v2`].
+    /// Adds the node: see [`shuffle_dataset_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1180,7 +1180,7 @@ reshuffle_each_iteration: bool = "reshuffle_each_iteration", "true";
 metadata: &str = "metadata", "\"\"";
 } }
 impl ShuffleDatasetV3 {
-    /// Adds the node: see [`shuffle_dataset_v3`].
+    /// Adds the node: see [`shuffle_dataset_v3()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1267,7 +1267,7 @@ options! { SkipDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl SkipDataset {
-    /// Adds the node: see [`skip_dataset`].
+    /// Adds the node: see [`skip_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1321,7 +1321,7 @@ options! { SlidingWindowDataset {
 drop_remainder: bool = "drop_remainder", "true";
 } }
 impl SlidingWindowDataset {
-    /// Adds the node: see [`sliding_window_dataset`].
+    /// Adds the node: see [`sliding_window_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1446,7 +1446,7 @@ options! { SpaceToDepth {
 data_format: &str = "data_format", "\"NHWC\"";
 } }
 impl SpaceToDepth {
-    /// Adds the node: see [`space_to_depth`].
+    /// Adds the node: see [`space_to_depth()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>, block_size: i64) -> Output<T> {
         self.0.on(&input, "SpaceToDepth").input(input).attr("block_size", block_size).output()
@@ -1555,7 +1555,7 @@ options! { SparseApplyAdadelta {
 use_locking: bool = "use_locking", "false";
 } }
 impl SparseApplyAdadelta {
-    /// Adds the node: see [`sparse_apply_adadelta`].
+    /// Adds the node: see [`sparse_apply_adadelta()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -1600,7 +1600,7 @@ use_locking: bool = "use_locking", "false";
 update_slots: bool = "update_slots", "true";
 } }
 impl SparseApplyAdagrad {
-    /// Adds the node: see [`sparse_apply_adagrad`].
+    /// Adds the node: see [`sparse_apply_adagrad()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -1652,7 +1652,7 @@ options! { SparseApplyAdagradDA {
 use_locking: bool = "use_locking", "false";
 } }
 impl SparseApplyAdagradDA {
-    /// Adds the node: see [`sparse_apply_adagrad_da`].
+    /// Adds the node: see [`sparse_apply_adagrad_da()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -1700,7 +1700,7 @@ use_locking: bool = "use_locking", "false";
 update_slots: bool = "update_slots", "true";
 } }
 impl SparseApplyAdagradV2 {
-    /// Adds the node: see [`sparse_apply_adagrad_v2`].
+    /// Adds the node: see [`sparse_apply_adagrad_v2()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -1746,7 +1746,7 @@ options! { SparseApplyCenteredRMSProp {
 use_locking: bool = "use_locking", "false";
 } }
 impl SparseApplyCenteredRMSProp {
-    /// Adds the node: see [`sparse_apply_centered_rms_prop`].
+    /// Adds the node: see [`sparse_apply_centered_rms_prop()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -1799,7 +1799,7 @@ use_locking: bool = "use_locking", "false";
 multiply_linear_by_lr: bool = "multiply_linear_by_lr", "false";
 } }
 impl SparseApplyFtrl {
-    /// Adds the node: see [`sparse_apply_ftrl`].
+    /// Adds the node: see [`sparse_apply_ftrl()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -1862,7 +1862,7 @@ use_locking: bool = "use_locking", "false";
 multiply_linear_by_lr: bool = "multiply_linear_by_lr", "false";
 } }
 impl SparseApplyFtrlV2 {
-    /// Adds the node: see [`sparse_apply_ftrl_v2`].
+    /// Adds the node: see [`sparse_apply_ftrl_v2()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -1912,7 +1912,7 @@ use_locking: bool = "use_locking", "false";
 use_nesterov: bool = "use_nesterov", "false";
 } }
 impl SparseApplyMomentum {
-    /// Adds the node: see [`sparse_apply_momentum`].
+    /// Adds the node: see [`sparse_apply_momentum()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -1954,7 +1954,7 @@ options! { SparseApplyProximalAdagrad {
 use_locking: bool = "use_locking", "false";
 } }
 impl SparseApplyProximalAdagrad {
-    /// Adds the node: see [`sparse_apply_proximal_adagrad`].
+    /// Adds the node: see [`sparse_apply_proximal_adagrad()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -1997,7 +1997,7 @@ options! { SparseApplyProximalGradientDescent {
 use_locking: bool = "use_locking", "false";
 } }
 impl SparseApplyProximalGradientDescent {
-    /// Adds the node: see [`sparse_apply_proximal_gradient_descent`].
+    /// Adds the node: see [`sparse_apply_proximal_gradient_descent()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -2041,7 +2041,7 @@ options! { SparseApplyRMSProp {
 use_locking: bool = "use_locking", "false";
 } }
 impl SparseApplyRMSProp {
-    /// Adds the node: see [`sparse_apply_rms_prop`].
+    /// Adds the node: see [`sparse_apply_rms_prop()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -2087,7 +2087,7 @@ options! { SparseBincount {
 binary_output: bool = "binary_output", "false";
 } }
 impl SparseBincount {
-    /// Adds the node: see [`sparse_bincount`].
+    /// Adds the node: see [`sparse_bincount()`].
     #[track_caller]
     pub fn build<Tidx: TensorType, T: TensorType>(
         &self,
@@ -2143,11 +2143,11 @@ shared_name: &str = "shared_name", "\"\"";
 reduction_type: &str = "reduction_type", "\"MEAN\"";
 } }
 impl SparseConditionalAccumulator {
-    /// Adds the node: see [`sparse_conditional_accumulator`].
+    /// Adds the node: see [`sparse_conditional_accumulator()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtype: DType, shape: impl Dims) -> Output<Ref<String>> {
         self.0
-            .new(g, "SparseConditionalAccumulator")
+            .node(g, "SparseConditionalAccumulator")
             .attr("dtype", dtype)
             .attr("shape", &shape.to_partial())
             .output()
@@ -2172,7 +2172,7 @@ minlength: i64 = "minlength", "-1";
 maxlength: i64 = "maxlength", "-1";
 } }
 impl SparseCountSparseOutput {
-    /// Adds the node: see [`sparse_count_sparse_output`].
+    /// Adds the node: see [`sparse_count_sparse_output()`].
     #[track_caller]
     pub fn build<T: TensorType, OutputType: TensorType>(
         &self,
@@ -2402,7 +2402,7 @@ a_is_sparse: bool = "a_is_sparse", "false";
 b_is_sparse: bool = "b_is_sparse", "false";
 } }
 impl SparseMatMul {
-    /// Adds the node: see [`sparse_mat_mul`].
+    /// Adds the node: see [`sparse_mat_mul()`].
     #[track_caller]
     pub fn build<Ta: TensorType, Tb: TensorType>(
         &self,
@@ -2429,7 +2429,7 @@ options! { SparseReduceMax {
 keep_dims: bool = "keep_dims", "false";
 } }
 impl SparseReduceMax {
-    /// Adds the node: see [`sparse_reduce_max`].
+    /// Adds the node: see [`sparse_reduce_max()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2464,7 +2464,7 @@ options! { SparseReduceMaxSparse {
 keep_dims: bool = "keep_dims", "false";
 } }
 impl SparseReduceMaxSparse {
-    /// Adds the node: see [`sparse_reduce_max_sparse`].
+    /// Adds the node: see [`sparse_reduce_max_sparse()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2501,7 +2501,7 @@ options! { SparseReduceSum {
 keep_dims: bool = "keep_dims", "false";
 } }
 impl SparseReduceSum {
-    /// Adds the node: see [`sparse_reduce_sum`].
+    /// Adds the node: see [`sparse_reduce_sum()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2536,7 +2536,7 @@ options! { SparseReduceSumSparse {
 keep_dims: bool = "keep_dims", "false";
 } }
 impl SparseReduceSumSparse {
-    /// Adds the node: see [`sparse_reduce_sum_sparse`].
+    /// Adds the node: see [`sparse_reduce_sum_sparse()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2602,7 +2602,7 @@ options! { SparseSegmentMean {
 sparse_gradient: bool = "sparse_gradient", "false";
 } }
 impl SparseSegmentMean {
-    /// Adds the node: see [`sparse_segment_mean`].
+    /// Adds the node: see [`sparse_segment_mean()`].
     #[track_caller]
     pub fn build<T: TensorType, Tidx: TensorType, Tsegmentids: TensorType>(
         &self,
@@ -2672,7 +2672,7 @@ options! { SparseSegmentMeanWithNumSegments {
 sparse_gradient: bool = "sparse_gradient", "false";
 } }
 impl SparseSegmentMeanWithNumSegments {
-    /// Adds the node: see [`sparse_segment_mean_with_num_segments`].
+    /// Adds the node: see [`sparse_segment_mean_with_num_segments()`].
     #[track_caller]
     pub fn build<
         T: TensorType,
@@ -2711,7 +2711,7 @@ options! { SparseSegmentSqrtN {
 sparse_gradient: bool = "sparse_gradient", "false";
 } }
 impl SparseSegmentSqrtN {
-    /// Adds the node: see [`sparse_segment_sqrt_n`].
+    /// Adds the node: see [`sparse_segment_sqrt_n()`].
     #[track_caller]
     pub fn build<T: TensorType, Tidx: TensorType, Tsegmentids: TensorType>(
         &self,
@@ -2786,7 +2786,7 @@ options! { SparseSegmentSqrtNWithNumSegments {
 sparse_gradient: bool = "sparse_gradient", "false";
 } }
 impl SparseSegmentSqrtNWithNumSegments {
-    /// Adds the node: see [`sparse_segment_sqrt_n_with_num_segments`].
+    /// Adds the node: see [`sparse_segment_sqrt_n_with_num_segments()`].
     #[track_caller]
     pub fn build<
         T: TensorType,
@@ -2825,7 +2825,7 @@ options! { SparseSegmentSum {
 sparse_gradient: bool = "sparse_gradient", "false";
 } }
 impl SparseSegmentSum {
-    /// Adds the node: see [`sparse_segment_sum`].
+    /// Adds the node: see [`sparse_segment_sum()`].
     #[track_caller]
     pub fn build<T: TensorType, Tidx: TensorType, Tsegmentids: TensorType>(
         &self,
@@ -2895,7 +2895,7 @@ options! { SparseSegmentSumWithNumSegments {
 sparse_gradient: bool = "sparse_gradient", "false";
 } }
 impl SparseSegmentSumWithNumSegments {
-    /// Adds the node: see [`sparse_segment_sum_with_num_segments`].
+    /// Adds the node: see [`sparse_segment_sum_with_num_segments()`].
     #[track_caller]
     pub fn build<
         T: TensorType,
@@ -3091,7 +3091,7 @@ adjoint_a: bool = "adjoint_a", "false";
 adjoint_b: bool = "adjoint_b", "false";
 } }
 impl SparseTensorDenseMatMul {
-    /// Adds the node: see [`sparse_tensor_dense_mat_mul`].
+    /// Adds the node: see [`sparse_tensor_dense_mat_mul()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -3140,7 +3140,7 @@ options! { SparseToDense {
 validate_indices: bool = "validate_indices", "true";
 } }
 impl SparseToDense {
-    /// Adds the node: see [`sparse_to_dense`].
+    /// Adds the node: see [`sparse_to_dense()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -3186,7 +3186,7 @@ options! { SparseToSparseSetOperation {
 validate_indices: bool = "validate_indices", "true";
 } }
 impl SparseToSparseSetOperation {
-    /// Adds the node: see [`sparse_to_sparse_set_operation`].
+    /// Adds the node: see [`sparse_to_sparse_set_operation()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -3296,7 +3296,7 @@ options! { Squeeze {
 squeeze_dims: &[i64] = "squeeze_dims", "[]";
 } }
 impl Squeeze {
-    /// Adds the node: see [`squeeze`].
+    /// Adds the node: see [`squeeze()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>) -> Output<T> {
         self.0.on(&input, "Squeeze").input(input).output()
@@ -3312,10 +3312,10 @@ options! { Stack {
 stack_name: &str = "stack_name", "\"\"";
 } }
 impl Stack {
-    /// Adds the node: see [`stack`].
+    /// Adds the node: see [`stack()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, elem_type: DType) -> Output<Ref<String>> {
-        self.0.new(g, "Stack").attr("elem_type", elem_type).output()
+        self.0.node(g, "Stack").attr("elem_type", elem_type).output()
     }
 }
 
@@ -3355,7 +3355,7 @@ options! { StackPush {
 swap_memory: bool = "swap_memory", "false";
 } }
 impl StackPush {
-    /// Adds the node: see [`stack_push`].
+    /// Adds the node: see [`stack_push()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -3378,7 +3378,7 @@ options! { StackPushV2 {
 swap_memory: bool = "swap_memory", "false";
 } }
 impl StackPushV2 {
-    /// Adds the node: see [`stack_push_v2`].
+    /// Adds the node: see [`stack_push_v2()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -3398,7 +3398,7 @@ options! { StackV2 {
 stack_name: &str = "stack_name", "\"\"";
 } }
 impl StackV2 {
-    /// Adds the node: see [`stack_v2`].
+    /// Adds the node: see [`stack_v2()`].
     #[track_caller]
     pub fn build(&self, max_size: impl Handle<i32>, elem_type: DType) -> Output<Resource> {
         self.0.on(&max_size, "StackV2").input(max_size).attr("elem_type", elem_type).output()
@@ -3417,10 +3417,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl Stage {
-    /// Adds the node: see [`stage`].
+    /// Adds the node: see [`stage()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, values: &[Output<Untyped>]) -> Operation {
-        self.0.new(g, "Stage").inputs(values).attr("dtypes", &dtypes_of(values)[..]).operation()
+        self.0.node(g, "Stage").inputs(values).attr("dtypes", &dtypes_of(values)[..]).operation()
     }
 }
 
@@ -3436,10 +3436,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl StageClear {
-    /// Adds the node: see [`stage_clear`].
+    /// Adds the node: see [`stage_clear()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Operation {
-        self.0.new(g, "StageClear").attr("dtypes", dtypes).operation()
+        self.0.node(g, "StageClear").attr("dtypes", dtypes).operation()
     }
 }
 
@@ -3455,7 +3455,7 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl StagePeek {
-    /// Adds the node: see [`stage_peek`].
+    /// Adds the node: see [`stage_peek()`].
     #[track_caller]
     pub fn build(&self, index: impl Handle<i32>, dtypes: &[DType]) -> Vec<Output<Untyped>> {
         let built = self.0.on(&index, "StagePeek").input(index).attr("dtypes", dtypes).build();
@@ -3475,10 +3475,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl StageSize {
-    /// Adds the node: see [`stage_size`].
+    /// Adds the node: see [`stage_size()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Output<i32> {
-        self.0.new(g, "StageSize").attr("dtypes", dtypes).output()
+        self.0.node(g, "StageSize").attr("dtypes", dtypes).output()
     }
 }
 
@@ -3498,7 +3498,7 @@ config_proto: &str = "config_proto", "\"\"";
 executor_type: &str = "executor_type", "\"\"";
 } }
 impl StatefulPartitionedCall {
-    /// Adds the node: see [`stateful_partitioned_call`].
+    /// Adds the node: see [`stateful_partitioned_call()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -3509,7 +3509,7 @@ impl StatefulPartitionedCall {
     ) -> Vec<Output<Untyped>> {
         let built = self
             .0
-            .new(g, "StatefulPartitionedCall")
+            .node(g, "StatefulPartitionedCall")
             .inputs(args)
             .attr("Tin", &dtypes_of(args)[..])
             .attr("Tout", tout)
@@ -3657,7 +3657,7 @@ options! { StatelessCase {
 output_shapes: &[PartialShape] = "output_shapes", "[]";
 } }
 impl StatelessCase {
-    /// Adds the node: see [`stateless_case`].
+    /// Adds the node: see [`stateless_case()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -3694,7 +3694,7 @@ options! { StatelessIf {
 output_shapes: &[PartialShape] = "output_shapes", "[]";
 } }
 impl StatelessIf {
-    /// Adds the node: see [`stateless_if`].
+    /// Adds the node: see [`stateless_if()`].
     #[track_caller]
     pub fn build<Tcond: TensorType>(
         &self,
@@ -4033,7 +4033,7 @@ max_attempts: i64 = "max_attempts", "100";
 use_image_if_no_bounding_boxes: bool = "use_image_if_no_bounding_boxes", "false";
 } }
 impl StatelessSampleDistortedBoundingBox {
-    /// Adds the node: see [`stateless_sample_distorted_bounding_box`].
+    /// Adds the node: see [`stateless_sample_distorted_bounding_box()`].
     #[track_caller]
     pub fn build<T: TensorType, Tseed: TensorType>(
         &self,
@@ -4114,7 +4114,7 @@ output_shapes: &[PartialShape] = "output_shapes", "[]";
 parallel_iterations: i64 = "parallel_iterations", "10";
 } }
 impl StatelessWhile {
-    /// Adds the node: see [`stateless_while`].
+    /// Adds the node: see [`stateless_while()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -4125,7 +4125,7 @@ impl StatelessWhile {
     ) -> Vec<Output<Untyped>> {
         let built = self
             .0
-            .new(g, "StatelessWhile")
+            .node(g, "StatelessWhile")
             .inputs(input)
             .attr("T", &dtypes_of(input)[..])
             .attr("cond", cond)
@@ -4154,7 +4154,7 @@ options! { StaticRegexReplace {
 replace_global: bool = "replace_global", "true";
 } }
 impl StaticRegexReplace {
-    /// Adds the node: see [`static_regex_replace`].
+    /// Adds the node: see [`static_regex_replace()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -4197,7 +4197,7 @@ new_axis_mask: i64 = "new_axis_mask", "0";
 shrink_axis_mask: i64 = "shrink_axis_mask", "0";
 } }
 impl StridedSlice {
-    /// Adds the node: see [`strided_slice`].
+    /// Adds the node: see [`strided_slice()`].
     #[track_caller]
     pub fn build<T: TensorType, Index: TensorType>(
         &self,
@@ -4237,7 +4237,7 @@ new_axis_mask: i64 = "new_axis_mask", "0";
 shrink_axis_mask: i64 = "shrink_axis_mask", "0";
 } }
 impl StridedSliceAssign {
-    /// Adds the node: see [`strided_slice_assign`].
+    /// Adds the node: see [`strided_slice_assign()`].
     #[track_caller]
     pub fn build<T: TensorType, Index: TensorType>(
         &self,
@@ -4279,7 +4279,7 @@ new_axis_mask: i64 = "new_axis_mask", "0";
 shrink_axis_mask: i64 = "shrink_axis_mask", "0";
 } }
 impl StridedSliceGrad {
-    /// Adds the node: see [`strided_slice_grad`].
+    /// Adds the node: see [`strided_slice_grad()`].
     #[track_caller]
     pub fn build<T: TensorType, Index: TensorType>(
         &self,
@@ -4311,10 +4311,10 @@ placeholder: &str = "placeholder", "\"%s\"";
 summarize: i64 = "summarize", "3";
 } }
 impl StringFormat {
-    /// Adds the node: see [`string_format`].
+    /// Adds the node: see [`string_format()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, inputs: &[Output<Untyped>]) -> Output<String> {
-        self.0.new(g, "StringFormat").inputs(inputs).attr("T", &dtypes_of(inputs)[..]).output()
+        self.0.node(g, "StringFormat").inputs(inputs).attr("T", &dtypes_of(inputs)[..]).output()
     }
 }
 
@@ -4327,10 +4327,10 @@ options! { StringJoin {
 separator: &str = "separator", "\"\"";
 } }
 impl StringJoin {
-    /// Adds the node: see [`string_join`].
+    /// Adds the node: see [`string_join()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, inputs: &[Output<String>]) -> Output<String> {
-        self.0.new(g, "StringJoin").inputs(inputs).attr("N", inputs.len() as i64).output()
+        self.0.node(g, "StringJoin").inputs(inputs).attr("N", inputs.len() as i64).output()
     }
 }
 
@@ -4343,7 +4343,7 @@ options! { StringLength {
 unit: &str = "unit", "\"BYTE\"";
 } }
 impl StringLength {
-    /// Adds the node: see [`string_length`].
+    /// Adds the node: see [`string_length()`].
     #[track_caller]
     pub fn build(&self, input: impl Handle<String>) -> Output<i32> {
         self.0.on(&input, "StringLength").input(input).output()
@@ -4359,7 +4359,7 @@ options! { StringLower {
 encoding: &str = "encoding", "\"\"";
 } }
 impl StringLower {
-    /// Adds the node: see [`string_lower`].
+    /// Adds the node: see [`string_lower()`].
     #[track_caller]
     pub fn build(&self, input: impl Handle<String>) -> Output<String> {
         self.0.on(&input, "StringLower").input(input).output()
@@ -4405,7 +4405,7 @@ options! { StringSplit {
 skip_empty: bool = "skip_empty", "true";
 } }
 impl StringSplit {
-    /// Adds the node: see [`string_split`].
+    /// Adds the node: see [`string_split()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -4429,7 +4429,7 @@ options! { StringSplitV2 {
 maxsplit: i64 = "maxsplit", "-1";
 } }
 impl StringSplitV2 {
-    /// Adds the node: see [`string_split_v2`].
+    /// Adds the node: see [`string_split_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -4501,7 +4501,7 @@ options! { StringUpper {
 encoding: &str = "encoding", "\"\"";
 } }
 impl StringUpper {
-    /// Adds the node: see [`string_upper`].
+    /// Adds the node: see [`string_upper()`].
     #[track_caller]
     pub fn build(&self, input: impl Handle<String>) -> Output<String> {
         self.0.on(&input, "StringUpper").input(input).output()
@@ -4531,7 +4531,7 @@ options! { Substr {
 unit: &str = "unit", "\"BYTE\"";
 } }
 impl Substr {
-    /// Adds the node: see [`substr`].
+    /// Adds the node: see [`substr()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -4557,7 +4557,7 @@ options! { Sum {
 keep_dims: bool = "keep_dims", "false";
 } }
 impl Sum {
-    /// Adds the node: see [`sum`].
+    /// Adds the node: see [`sum()`].
     #[track_caller]
     pub fn build<T: TensorType, Tidx: TensorType>(
         &self,
@@ -4578,10 +4578,10 @@ shared_name: &str = "shared_name", "\"\"";
 container: &str = "container", "\"\"";
 } }
 impl SummaryWriter {
-    /// Adds the node: see [`summary_writer`].
+    /// Adds the node: see [`summary_writer()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Resource> {
-        self.0.new(g, "SummaryWriter").output()
+        self.0.node(g, "SummaryWriter").output()
     }
 }
 
@@ -4597,7 +4597,7 @@ compute_uv: bool = "compute_uv", "true";
 full_matrices: bool = "full_matrices", "false";
 } }
 impl Svd {
-    /// Adds the node: see [`svd`].
+    /// Adds the node: see [`svd()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>) -> (Output<T>, Output<T>, Output<T>) {
         let built = self.0.on(&input, "Svd").input(input).build();

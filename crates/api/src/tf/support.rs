@@ -54,18 +54,18 @@ impl Options {
 
     /// A node with these attrs.
     #[track_caller]
-    pub(super) fn new<'a>(&'a self, graph: &Graph, op: &'a str) -> NewOp<'a> {
+    pub(super) fn node<'a>(&'a self, graph: &Graph, op: &'a str) -> NewOp<'a> {
         NewOp::new(graph, op).name(self.name.as_deref()).attrs(&self.attrs)
     }
 
-    /// As [`Options::new`], in the graph of a handle.
+    /// As [`Options::node`], in the graph of a handle.
     #[track_caller]
     pub(super) fn on<'a, T: TensorType>(
         &'a self,
         handle: &impl Handle<T>,
         op: &'a str,
     ) -> NewOp<'a> {
-        self.new(handle.view(), op)
+        self.node(handle.view(), op)
     }
 }
 

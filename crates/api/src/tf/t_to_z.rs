@@ -15,7 +15,7 @@ options! { TFRecordDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl TFRecordDataset {
-    /// Adds the node: see [`tf_record_dataset`].
+    /// Adds the node: see [`tf_record_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -46,7 +46,7 @@ options! { TFRecordDatasetV2 {
 metadata: &str = "metadata", "\"\"";
 } }
 impl TFRecordDatasetV2 {
-    /// Adds the node: see [`tf_record_dataset_v2`].
+    /// Adds the node: see [`tf_record_dataset_v2()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -76,10 +76,10 @@ shared_name: &str = "shared_name", "\"\"";
 compression_type: &str = "compression_type", "\"\"";
 } }
 impl TFRecordReader {
-    /// Adds the node: see [`tf_record_reader`].
+    /// Adds the node: see [`tf_record_reader()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Ref<String>> {
-        self.0.new(g, "TFRecordReader").output()
+        self.0.node(g, "TFRecordReader").output()
     }
 }
 
@@ -94,10 +94,10 @@ shared_name: &str = "shared_name", "\"\"";
 compression_type: &str = "compression_type", "\"\"";
 } }
 impl TFRecordReaderV2 {
-    /// Adds the node: see [`tf_record_reader_v2`].
+    /// Adds the node: see [`tf_record_reader_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Resource> {
-        self.0.new(g, "TFRecordReaderV2").output()
+        self.0.node(g, "TFRecordReaderV2").output()
     }
 }
 
@@ -115,7 +115,7 @@ options! { TakeDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl TakeDataset {
-    /// Adds the node: see [`take_dataset`].
+    /// Adds the node: see [`take_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -155,7 +155,7 @@ options! { TakeWhileDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl TakeWhileDataset {
-    /// Adds the node: see [`take_while_dataset`].
+    /// Adds the node: see [`take_while_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -210,11 +210,11 @@ options! { TemporaryVariable {
 var_name: &str = "var_name", "\"\"";
 } }
 impl TemporaryVariable {
-    /// Adds the node: see [`temporary_variable`].
+    /// Adds the node: see [`temporary_variable()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(&self, g: &Graph, shape: impl Dims) -> Output<Ref<Dtype>> {
         self.0
-            .new(g, "TemporaryVariable")
+            .node(g, "TemporaryVariable")
             .dtype::<Dtype>("dtype")
             .attr("shape", &shape.to_partial())
             .output()
@@ -233,7 +233,7 @@ tensor_array_name: &str = "tensor_array_name", "\"\"";
 element_shape: impl Dims = "element_shape", "unknown", |value| &value.to_partial();
 } }
 impl TensorArray {
-    /// Adds the node: see [`tensor_array`].
+    /// Adds the node: see [`tensor_array()`].
     #[track_caller]
     pub fn build(&self, size: impl Handle<i32>, dtype: DType) -> Output<Ref<String>> {
         self.0.on(&size, "TensorArray").input(size).attr("dtype", dtype).output()
@@ -270,7 +270,7 @@ options! { TensorArrayConcat {
 element_shape_except0: impl Dims = "element_shape_except0", "unknown", |value| &value.to_partial();
 } }
 impl TensorArrayConcat {
-    /// Adds the node: see [`tensor_array_concat`].
+    /// Adds the node: see [`tensor_array_concat()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(
         &self,
@@ -300,7 +300,7 @@ options! { TensorArrayConcatV2 {
 element_shape_except0: impl Dims = "element_shape_except0", "unknown", |value| &value.to_partial();
 } }
 impl TensorArrayConcatV2 {
-    /// Adds the node: see [`tensor_array_concat_v2`].
+    /// Adds the node: see [`tensor_array_concat_v2()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(
         &self,
@@ -330,7 +330,7 @@ options! { TensorArrayConcatV3 {
 element_shape_except0: impl Dims = "element_shape_except0", "unknown", |value| &value.to_partial();
 } }
 impl TensorArrayConcatV3 {
-    /// Adds the node: see [`tensor_array_concat_v3`].
+    /// Adds the node: see [`tensor_array_concat_v3()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(
         &self,
@@ -361,7 +361,7 @@ options! { TensorArrayGather {
 element_shape: impl Dims = "element_shape", "unknown", |value| &value.to_partial();
 } }
 impl TensorArrayGather {
-    /// Adds the node: see [`tensor_array_gather`].
+    /// Adds the node: see [`tensor_array_gather()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(
         &self,
@@ -392,7 +392,7 @@ options! { TensorArrayGatherV2 {
 element_shape: impl Dims = "element_shape", "unknown", |value| &value.to_partial();
 } }
 impl TensorArrayGatherV2 {
-    /// Adds the node: see [`tensor_array_gather_v2`].
+    /// Adds the node: see [`tensor_array_gather_v2()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(
         &self,
@@ -423,7 +423,7 @@ options! { TensorArrayGatherV3 {
 element_shape: impl Dims = "element_shape", "unknown", |value| &value.to_partial();
 } }
 impl TensorArrayGatherV3 {
-    /// Adds the node: see [`tensor_array_gather_v3`].
+    /// Adds the node: see [`tensor_array_gather_v3()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(
         &self,
@@ -513,7 +513,7 @@ options! { TensorArrayPack {
 element_shape: impl Dims = "element_shape", "unknown", |value| &value.to_partial();
 } }
 impl TensorArrayPack {
-    /// Adds the node: see [`tensor_array_pack`].
+    /// Adds the node: see [`tensor_array_pack()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(
         &self,
@@ -719,7 +719,7 @@ clear_after_read: bool = "clear_after_read", "true";
 tensor_array_name: &str = "tensor_array_name", "\"\"";
 } }
 impl TensorArrayV2 {
-    /// Adds the node: see [`tensor_array_v2`].
+    /// Adds the node: see [`tensor_array_v2()`].
     #[track_caller]
     pub fn build(&self, size: impl Handle<i32>, dtype: DType) -> Output<String> {
         self.0.on(&size, "TensorArrayV2").input(size).attr("dtype", dtype).output()
@@ -739,7 +739,7 @@ identical_element_shapes: bool = "identical_element_shapes", "false";
 tensor_array_name: &str = "tensor_array_name", "\"\"";
 } }
 impl TensorArrayV3 {
-    /// Adds the node: see [`tensor_array_v3`].
+    /// Adds the node: see [`tensor_array_v3()`].
     #[track_caller]
     pub fn build(&self, size: impl Handle<i32>, dtype: DType) -> (Output<Resource>, Output<f32>) {
         let built = self.0.on(&size, "TensorArrayV3").input(size).attr("dtype", dtype).build();
@@ -808,7 +808,7 @@ options! { TensorDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl TensorDataset {
-    /// Adds the node: see [`tensor_dataset`].
+    /// Adds the node: see [`tensor_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -817,7 +817,7 @@ impl TensorDataset {
         output_shapes: &[PartialShape],
     ) -> Output<Variant> {
         self.0
-            .new(g, "TensorDataset")
+            .node(g, "TensorDataset")
             .inputs(components)
             .attr("Toutput_types", &dtypes_of(components)[..])
             .attr("output_shapes", output_shapes)
@@ -836,7 +836,7 @@ options! { TensorListConcat {
 element_shape: impl Dims = "element_shape", "unknown", |value| &value.to_partial();
 } }
 impl TensorListConcat {
-    /// Adds the node: see [`tensor_list_concat`].
+    /// Adds the node: see [`tensor_list_concat()`].
     #[track_caller]
     pub fn build<ElementDtype: TensorType>(
         &self,
@@ -1064,7 +1064,7 @@ options! { TensorListSetItem {
 resize_if_index_out_of_bounds: bool = "resize_if_index_out_of_bounds", "false";
 } }
 impl TensorListSetItem {
-    /// Adds the node: see [`tensor_list_set_item`].
+    /// Adds the node: see [`tensor_list_set_item()`].
     #[track_caller]
     pub fn build<ElementDtype: TensorType>(
         &self,
@@ -1105,7 +1105,7 @@ options! { TensorListStack {
 num_elements: i64 = "num_elements", "-1";
 } }
 impl TensorListStack {
-    /// Adds the node: see [`tensor_list_stack`].
+    /// Adds the node: see [`tensor_list_stack()`].
     #[track_caller]
     pub fn build<ElementDtype: TensorType>(
         &self,
@@ -1136,7 +1136,7 @@ options! { TensorScatterAdd {
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl TensorScatterAdd {
-    /// Adds the node: see [`tensor_scatter_add`].
+    /// Adds the node: see [`tensor_scatter_add()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -1163,7 +1163,7 @@ options! { TensorScatterMax {
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl TensorScatterMax {
-    /// Adds the node: see [`tensor_scatter_max`].
+    /// Adds the node: see [`tensor_scatter_max()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -1190,7 +1190,7 @@ options! { TensorScatterMin {
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl TensorScatterMin {
-    /// Adds the node: see [`tensor_scatter_min`].
+    /// Adds the node: see [`tensor_scatter_min()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -1217,7 +1217,7 @@ options! { TensorScatterSub {
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl TensorScatterSub {
-    /// Adds the node: see [`tensor_scatter_sub`].
+    /// Adds the node: see [`tensor_scatter_sub()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -1244,7 +1244,7 @@ options! { TensorScatterUpdate {
 bad_indices_policy: &str = "bad_indices_policy", "\"\"";
 } }
 impl TensorScatterUpdate {
-    /// Adds the node: see [`tensor_scatter_update`].
+    /// Adds the node: see [`tensor_scatter_update()`].
     #[track_caller]
     pub fn build<T: TensorType, Tindices: TensorType>(
         &self,
@@ -1276,7 +1276,7 @@ metadata: &str = "metadata", "\"\"";
 replicate_on_split: bool = "replicate_on_split", "false";
 } }
 impl TensorSliceDataset {
-    /// Adds the node: see [`tensor_slice_dataset`].
+    /// Adds the node: see [`tensor_slice_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1285,7 +1285,7 @@ impl TensorSliceDataset {
         output_shapes: &[PartialShape],
     ) -> Output<Variant> {
         self.0
-            .new(g, "TensorSliceDataset")
+            .node(g, "TensorSliceDataset")
             .inputs(components)
             .attr("Toutput_types", &dtypes_of(components)[..])
             .attr("output_shapes", output_shapes)
@@ -1314,7 +1314,7 @@ new_axis_mask: i64 = "new_axis_mask", "0";
 shrink_axis_mask: i64 = "shrink_axis_mask", "0";
 } }
 impl TensorStridedSliceUpdate {
-    /// Adds the node: see [`tensor_strided_slice_update`].
+    /// Adds the node: see [`tensor_strided_slice_update()`].
     #[track_caller]
     pub fn build<T: TensorType, Index: TensorType>(
         &self,
@@ -1346,7 +1346,7 @@ labels: &[&str] = "labels", "[]";
 display_name: &str = "display_name", "\"\"";
 } }
 impl TensorSummary {
-    /// Adds the node: see [`tensor_summary`].
+    /// Adds the node: see [`tensor_summary()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, tensor: impl Handle<T>) -> Output<String> {
         self.0.on(&tensor, "TensorSummary").input(tensor).output()
@@ -1380,7 +1380,7 @@ options! { TextLineDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl TextLineDataset {
-    /// Adds the node: see [`text_line_dataset`].
+    /// Adds the node: see [`text_line_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1408,10 +1408,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl TextLineReader {
-    /// Adds the node: see [`text_line_reader`].
+    /// Adds the node: see [`text_line_reader()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Ref<String>> {
-        self.0.new(g, "TextLineReader").output()
+        self.0.node(g, "TextLineReader").output()
     }
 }
 
@@ -1426,10 +1426,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl TextLineReaderV2 {
-    /// Adds the node: see [`text_line_reader_v2`].
+    /// Adds the node: see [`text_line_reader_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Resource> {
-        self.0.new(g, "TextLineReaderV2").output()
+        self.0.node(g, "TextLineReaderV2").output()
     }
 }
 
@@ -1455,7 +1455,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl ThreadUnsafeUnigramCandidateSampler {
-    /// Adds the node: see [`thread_unsafe_unigram_candidate_sampler`].
+    /// Adds the node: see [`thread_unsafe_unigram_candidate_sampler()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1506,7 +1506,7 @@ options! { TopK {
 sorted: bool = "sorted", "true";
 } }
 impl TopK {
-    /// Adds the node: see [`top_k`].
+    /// Adds the node: see [`top_k()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, input: impl Handle<T>, k: i64) -> (Output<T>, Output<i32>) {
         let built = self.0.on(&input, "TopK").input(input).attr("k", k).build();
@@ -1528,7 +1528,7 @@ options! { TopKV2 {
 sorted: bool = "sorted", "true";
 } }
 impl TopKV2 {
-    /// Adds the node: see [`top_k_v2`].
+    /// Adds the node: see [`top_k_v2()`].
     #[track_caller]
     pub fn build<IndexType: TensorType, T: TensorType, Tk: TensorType>(
         &self,
@@ -1590,7 +1590,7 @@ partial_pivoting: bool = "partial_pivoting", "true";
 perturb_singular: bool = "perturb_singular", "false";
 } }
 impl TridiagonalSolve {
-    /// Adds the node: see [`tridiagonal_solve`].
+    /// Adds the node: see [`tridiagonal_solve()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -1629,7 +1629,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl TruncatedNormal {
-    /// Adds the node: see [`truncated_normal`].
+    /// Adds the node: see [`truncated_normal()`].
     #[track_caller]
     pub fn build<Dtype: TensorType, T: TensorType>(&self, shape: impl Handle<T>) -> Output<Dtype> {
         self.0.on(&shape, "TruncatedNormal").dtype::<Dtype>("dtype").input(shape).output()
@@ -1649,7 +1649,7 @@ options! { UnbatchDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl UnbatchDataset {
-    /// Adds the node: see [`unbatch_dataset`].
+    /// Adds the node: see [`unbatch_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1682,7 +1682,7 @@ replacement_char: i64 = "replacement_char", "65533";
 replace_control_characters: bool = "replace_control_characters", "false";
 } }
 impl UnicodeDecode {
-    /// Adds the node: see [`unicode_decode`].
+    /// Adds the node: see [`unicode_decode()`].
     #[track_caller]
     pub fn build<Tsplits: TensorType>(
         &self,
@@ -1716,7 +1716,7 @@ replacement_char: i64 = "replacement_char", "65533";
 replace_control_characters: bool = "replace_control_characters", "false";
 } }
 impl UnicodeDecodeWithOffsets {
-    /// Adds the node: see [`unicode_decode_with_offsets`].
+    /// Adds the node: see [`unicode_decode_with_offsets()`].
     #[track_caller]
     pub fn build<Tsplits: TensorType>(
         &self,
@@ -1750,7 +1750,7 @@ errors: &str = "errors", "\"replace\"";
 replacement_char: i64 = "replacement_char", "65533";
 } }
 impl UnicodeEncode {
-    /// Adds the node: see [`unicode_encode`].
+    /// Adds the node: see [`unicode_encode()`].
     #[track_caller]
     pub fn build<Tsplits: TensorType>(
         &self,
@@ -1788,7 +1788,7 @@ replacement_char: i64 = "replacement_char", "65533";
 replace_control_characters: bool = "replace_control_characters", "false";
 } }
 impl UnicodeTranscode {
-    /// Adds the node: see [`unicode_transcode`].
+    /// Adds the node: see [`unicode_transcode()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1821,7 +1821,7 @@ seed: i64 = "seed", "0";
 seed2: i64 = "seed2", "0";
 } }
 impl UniformCandidateSampler {
-    /// Adds the node: see [`uniform_candidate_sampler`].
+    /// Adds the node: see [`uniform_candidate_sampler()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1866,7 +1866,7 @@ options! { UniqueDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl UniqueDataset {
-    /// Adds the node: see [`unique_dataset`].
+    /// Adds the node: see [`unique_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -1928,7 +1928,7 @@ options! { Unpack {
 axis: i64 = "axis", "0";
 } }
 impl Unpack {
-    /// Adds the node: see [`unpack`].
+    /// Adds the node: see [`unpack()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, value: impl Handle<T>, num: i64) -> Vec<Output<T>> {
         let built = self.0.on(&value, "Unpack").input(value).attr("num", num).build();
@@ -1962,7 +1962,7 @@ options! { UnsortedSegmentJoin {
 separator: &str = "separator", "\"\"";
 } }
 impl UnsortedSegmentJoin {
-    /// Adds the node: see [`unsorted_segment_join`].
+    /// Adds the node: see [`unsorted_segment_join()`].
     #[track_caller]
     pub fn build<Tindices: TensorType, Tnumsegments: TensorType>(
         &self,
@@ -2055,10 +2055,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl Unstage {
-    /// Adds the node: see [`unstage`].
+    /// Adds the node: see [`unstage()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Vec<Output<Untyped>> {
-        let built = self.0.new(g, "Unstage").attr("dtypes", dtypes).build();
+        let built = self.0.node(g, "Unstage").attr("dtypes", dtypes).build();
         built.outputs("values", dtypes.len())
     }
 }
@@ -2096,11 +2096,11 @@ debug_name: &str = "debug_name", "\"\"";
 allowed_devices: &[&str] = "allowed_devices", "[]";
 } }
 impl VarHandleOp {
-    /// Adds the node: see [`var_handle_op`].
+    /// Adds the node: see [`var_handle_op()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtype: DType, shape: impl Dims) -> Output<Resource> {
         self.0
-            .new(g, "VarHandleOp")
+            .node(g, "VarHandleOp")
             .attr("dtype", dtype)
             .attr("shape", &shape.to_partial())
             .output()
@@ -2123,11 +2123,11 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl Variable {
-    /// Adds the node: see [`variable`].
+    /// Adds the node: see [`variable()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(&self, g: &Graph, shape: impl Dims) -> Output<Ref<Dtype>> {
         self.0
-            .new(g, "Variable")
+            .node(g, "Variable")
             .dtype::<Dtype>("dtype")
             .attr("shape", &shape.to_partial())
             .output()
@@ -2152,11 +2152,11 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl VariableV2 {
-    /// Adds the node: see [`variable_v2`].
+    /// Adds the node: see [`variable_v2()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(&self, g: &Graph, shape: impl Dims) -> Output<Ref<Dtype>> {
         self.0
-            .new(g, "VariableV2")
+            .node(g, "VariableV2")
             .dtype::<Dtype>("dtype")
             .attr("shape", &shape.to_partial())
             .output()
@@ -2186,7 +2186,7 @@ output_shapes: &[PartialShape] = "output_shapes", "[]";
 parallel_iterations: i64 = "parallel_iterations", "10";
 } }
 impl While {
-    /// Adds the node: see [`while_`].
+    /// Adds the node: see [`while_()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2197,7 +2197,7 @@ impl While {
     ) -> Vec<Output<Untyped>> {
         let built = self
             .0
-            .new(g, "While")
+            .node(g, "While")
             .inputs(input)
             .attr("T", &dtypes_of(input)[..])
             .attr("cond", cond)
@@ -2217,10 +2217,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl WholeFileReader {
-    /// Adds the node: see [`whole_file_reader`].
+    /// Adds the node: see [`whole_file_reader()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Ref<String>> {
-        self.0.new(g, "WholeFileReader").output()
+        self.0.node(g, "WholeFileReader").output()
     }
 }
 
@@ -2234,10 +2234,10 @@ container: &str = "container", "\"\"";
 shared_name: &str = "shared_name", "\"\"";
 } }
 impl WholeFileReaderV2 {
-    /// Adds the node: see [`whole_file_reader_v2`].
+    /// Adds the node: see [`whole_file_reader_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Resource> {
-        self.0.new(g, "WholeFileReaderV2").output()
+        self.0.node(g, "WholeFileReaderV2").output()
     }
 }
 
@@ -2266,7 +2266,7 @@ options! { WindowDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl WindowDataset {
-    /// Adds the node: see [`window_dataset`].
+    /// Adds the node: see [`window_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2328,7 +2328,7 @@ options! { WriteAudioSummary {
 max_outputs: i64 = "max_outputs", "3";
 } }
 impl WriteAudioSummary {
-    /// Adds the node: see [`write_audio_summary`].
+    /// Adds the node: see [`write_audio_summary()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2400,7 +2400,7 @@ options! { WriteImageSummary {
 max_images: i64 = "max_images", "3";
 } }
 impl WriteImageSummary {
-    /// Adds the node: see [`write_image_summary`].
+    /// Adds the node: see [`write_image_summary()`].
     #[track_caller]
     pub fn build<T: TensorType>(
         &self,
@@ -2519,7 +2519,7 @@ options! { ZipDataset {
 metadata: &str = "metadata", "\"\"";
 } }
 impl ZipDataset {
-    /// Adds the node: see [`zip_dataset`].
+    /// Adds the node: see [`zip_dataset()`].
     #[track_caller]
     pub fn build(
         &self,
@@ -2529,7 +2529,7 @@ impl ZipDataset {
         output_shapes: &[PartialShape],
     ) -> Output<Variant> {
         self.0
-            .new(g, "ZipDataset")
+            .node(g, "ZipDataset")
             .inputs(input_datasets)
             .attr("N", input_datasets.len() as i64)
             .attr("output_types", output_types)

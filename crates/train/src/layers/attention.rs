@@ -58,7 +58,7 @@ impl Layer for MultiHeadAttention {
         let mut scores = scores * (1.0 / (width as f64).sqrt()) as f32;
         if self.is_causal {
             // A large negative number above the diagonal: softmax gives these scores no weight.
-            let band = NewOp::new(&layer, "MatrixBandPart").input(&scores.ones_like());
+            let band = NewOp::new(&layer, "MatrixBandPart").input(scores.ones_like());
             let seen: Output<f32> = band.input(-1i32).input(0i32).output();
             scores = seen.greater(0.0).select(&scores, -1e9);
         }

@@ -71,7 +71,7 @@ impl Layer for Dense {
         }
         let mut y = rows_times(&layer, &x.typed().within(&layer), &weights, self.units);
         if self.has_bias {
-            y = y.bias_add(&layer.parameter("bias", &[self.units], &Initializer::Zeros));
+            y = y.bias_add(layer.parameter("bias", &[self.units], &Initializer::Zeros));
         }
         self.activation.of(&y)
     }
@@ -96,12 +96,12 @@ pub(super) fn rows_times(
                 return rows.reshape(sizes.chain([units as i32]).collect::<Vec<i32>>());
             }
             let leading: Output<i32> = NewOp::new(layer, "StridedSlice")
-                .input(&x.shape_tensor())
+                .input(x.shape_tensor())
                 .input([0])
                 .input([-1])
                 .input([1])
                 .output();
-            rows.reshape(&concat(&[&leading, &layer.constant([units as i32])], 0))
+            rows.reshape(concat(&[&leading, &layer.constant([units as i32])], 0))
         }
         _ => layer.wrong_shape("a dense layer needs an input of rank 2 or more", x),
     }

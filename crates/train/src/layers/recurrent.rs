@@ -49,7 +49,7 @@ impl Recurrent {
     /// A zero state for each example of the batch.
     fn zeros(self, layer: &Model, x: &Output<f32>) -> Output<f32> {
         let batch = first_size(x).expand_dims(0i32);
-        layer.fill(&concat(&[&batch, &layer.constant([self.units as i32])], 0), 0.0f32)
+        layer.fill(concat(&[&batch, &layer.constant([self.units as i32])], 0), 0.0f32)
     }
 
     /// The last of the outputs `[time, batch, units]`, or all of them as `[batch, time, units]`.
@@ -85,9 +85,9 @@ impl Layer for Lstm {
         let zeros = self.0.zeros(&layer, &x);
         // Peephole weights are not used.
         let peephole = layer.constant(vec![0f32; units]);
-        let node = NewOp::new(&layer, "BlockLSTMV2").input(&first_size(&steps).cast::<i64>());
+        let node = NewOp::new(&layer, "BlockLSTMV2").input(first_size(&steps).cast::<i64>());
         let node = node.input(&steps).input(&zeros).input(&zeros);
-        let node = node.input(&concat(&[&kernel, &recurrent], 0));
+        let node = node.input(concat(&[&kernel, &recurrent], 0));
         let node = node.input(&peephole).input(&peephole).input(&peephole).input(&bias);
         self.0.select(&layer, &node.build().output(6))
     }
