@@ -26,7 +26,7 @@ struct Signature {
     calls: String,
     /// What is made of the node.
     result: String,
-    /// Where the node is added: `node(g` or `on(&x`.
+    /// Where the node is added: `new(g` or `on(&x`.
     place: String,
 }
 
@@ -195,7 +195,7 @@ fn signature(op: &Op) -> Signature {
         returns: String::new(),
         calls: String::new(),
         result: String::new(),
-        place: "node(g".into(),
+        place: "new(g".into(),
     };
     let param = |s: &mut Signature, name: &str, ty: &str| {
         s.params.push(format!("{name}: {ty}"));

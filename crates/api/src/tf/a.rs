@@ -381,7 +381,7 @@ impl AnonymousMutableHashTableOfTensors {
     #[track_caller]
     pub fn build(&self, g: &Graph, key_dtype: DType, value_dtype: DType) -> Output<Resource> {
         self.0
-            .node(g, "AnonymousMutableHashTableOfTensors")
+            .new(g, "AnonymousMutableHashTableOfTensors")
             .attr("key_dtype", key_dtype)
             .attr("value_dtype", value_dtype)
             .output()

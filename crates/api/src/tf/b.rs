@@ -39,7 +39,7 @@ impl Barrier {
     /// Adds the node: see [`barrier()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, component_types: &[DType]) -> Output<Ref<String>> {
-        self.0.node(g, "Barrier").attr("component_types", component_types).output()
+        self.0.new(g, "Barrier").attr("component_types", component_types).output()
     }
 }
 

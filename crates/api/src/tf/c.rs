@@ -654,7 +654,7 @@ impl ConditionalAccumulator {
     #[track_caller]
     pub fn build(&self, g: &Graph, dtype: DType, shape: impl Dims) -> Output<Ref<String>> {
         self.0
-            .node(g, "ConditionalAccumulator")
+            .new(g, "ConditionalAccumulator")
             .attr("dtype", dtype)
             .attr("shape", &shape.to_partial())
             .output()

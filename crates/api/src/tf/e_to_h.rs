@@ -1054,7 +1054,7 @@ impl FIFOQueue {
     /// Adds the node: see [`fifo_queue()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, component_types: &[DType]) -> Output<Ref<String>> {
-        self.0.node(g, "FIFOQueue").attr("component_types", component_types).output()
+        self.0.new(g, "FIFOQueue").attr("component_types", component_types).output()
     }
 }
 
@@ -1073,7 +1073,7 @@ impl FIFOQueueV2 {
     /// Adds the node: see [`fifo_queue_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, component_types: &[DType]) -> Output<Resource> {
-        self.0.node(g, "FIFOQueueV2").attr("component_types", component_types).output()
+        self.0.new(g, "FIFOQueueV2").attr("component_types", component_types).output()
     }
 }
 
@@ -1454,7 +1454,7 @@ impl FixedLengthRecordReader {
     /// Adds the node: see [`fixed_length_record_reader()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, record_bytes: i64) -> Output<Ref<String>> {
-        self.0.node(g, "FixedLengthRecordReader").attr("record_bytes", record_bytes).output()
+        self.0.new(g, "FixedLengthRecordReader").attr("record_bytes", record_bytes).output()
     }
 }
 
@@ -1475,7 +1475,7 @@ impl FixedLengthRecordReaderV2 {
     /// Adds the node: see [`fixed_length_record_reader_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, record_bytes: i64) -> Output<Resource> {
-        self.0.node(g, "FixedLengthRecordReaderV2").attr("record_bytes", record_bytes).output()
+        self.0.new(g, "FixedLengthRecordReaderV2").attr("record_bytes", record_bytes).output()
     }
 }
 
@@ -2302,7 +2302,7 @@ impl GeneratorDataset {
         output_shapes: &[PartialShape],
     ) -> Output<Variant> {
         self.0
-            .node(g, "GeneratorDataset")
+            .new(g, "GeneratorDataset")
             .inputs(init_func_other_args)
             .attr("Tinit_func_args", &dtypes_of(init_func_other_args)[..])
             .inputs(next_func_other_args)
@@ -2461,7 +2461,7 @@ impl HashTable {
     #[track_caller]
     pub fn build(&self, g: &Graph, key_dtype: DType, value_dtype: DType) -> Output<Ref<String>> {
         self.0
-            .node(g, "HashTable")
+            .new(g, "HashTable")
             .attr("key_dtype", key_dtype)
             .attr("value_dtype", value_dtype)
             .output()
@@ -2483,7 +2483,7 @@ impl HashTableV2 {
     #[track_caller]
     pub fn build(&self, g: &Graph, key_dtype: DType, value_dtype: DType) -> Output<Resource> {
         self.0
-            .node(g, "HashTableV2")
+            .new(g, "HashTableV2")
             .attr("key_dtype", key_dtype)
             .attr("value_dtype", value_dtype)
             .output()

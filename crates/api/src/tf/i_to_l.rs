@@ -114,7 +114,7 @@ impl IdentityReader {
     /// Adds the node: see [`identity_reader()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Ref<String>> {
-        self.0.node(g, "IdentityReader").output()
+        self.0.new(g, "IdentityReader").output()
     }
 }
 
@@ -131,7 +131,7 @@ impl IdentityReaderV2 {
     /// Adds the node: see [`identity_reader_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Resource> {
-        self.0.node(g, "IdentityReaderV2").output()
+        self.0.new(g, "IdentityReaderV2").output()
     }
 }
 
@@ -1016,7 +1016,7 @@ impl ListDataset {
         output_shapes: &[PartialShape],
     ) -> Output<Variant> {
         self.0
-            .node(g, "ListDataset")
+            .new(g, "ListDataset")
             .inputs(tensors)
             .attr("Tinput_types", &dtypes_of(tensors)[..])
             .attr("output_types", output_types)

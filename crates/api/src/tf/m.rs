@@ -79,7 +79,7 @@ impl MapClear {
     /// Adds the node: see [`map_clear()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Operation {
-        self.0.node(g, "MapClear").attr("dtypes", dtypes).operation()
+        self.0.new(g, "MapClear").attr("dtypes", dtypes).operation()
     }
 }
 
@@ -138,7 +138,7 @@ impl MapIncompleteSize {
     /// Adds the node: see [`map_incomplete_size()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Output<i32> {
-        self.0.node(g, "MapIncompleteSize").attr("dtypes", dtypes).output()
+        self.0.new(g, "MapIncompleteSize").attr("dtypes", dtypes).output()
     }
 }
 
@@ -187,7 +187,7 @@ impl MapSize {
     /// Adds the node: see [`map_size()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Output<i32> {
-        self.0.node(g, "MapSize").attr("dtypes", dtypes).output()
+        self.0.new(g, "MapSize").attr("dtypes", dtypes).output()
     }
 }
 
@@ -1517,7 +1517,7 @@ impl MutableHashTable {
     #[track_caller]
     pub fn build(&self, g: &Graph, key_dtype: DType, value_dtype: DType) -> Output<Ref<String>> {
         self.0
-            .node(g, "MutableHashTable")
+            .new(g, "MutableHashTable")
             .attr("key_dtype", key_dtype)
             .attr("value_dtype", value_dtype)
             .output()
@@ -1544,7 +1544,7 @@ impl MutableHashTableOfTensors {
     #[track_caller]
     pub fn build(&self, g: &Graph, key_dtype: DType, value_dtype: DType) -> Output<Ref<String>> {
         self.0
-            .node(g, "MutableHashTableOfTensors")
+            .new(g, "MutableHashTableOfTensors")
             .attr("key_dtype", key_dtype)
             .attr("value_dtype", value_dtype)
             .output()
@@ -1571,7 +1571,7 @@ impl MutableHashTableOfTensorsV2 {
     #[track_caller]
     pub fn build(&self, g: &Graph, key_dtype: DType, value_dtype: DType) -> Output<Resource> {
         self.0
-            .node(g, "MutableHashTableOfTensorsV2")
+            .new(g, "MutableHashTableOfTensorsV2")
             .attr("key_dtype", key_dtype)
             .attr("value_dtype", value_dtype)
             .output()
@@ -1593,7 +1593,7 @@ impl MutableHashTableV2 {
     #[track_caller]
     pub fn build(&self, g: &Graph, key_dtype: DType, value_dtype: DType) -> Output<Resource> {
         self.0
-            .node(g, "MutableHashTableV2")
+            .new(g, "MutableHashTableV2")
             .attr("key_dtype", key_dtype)
             .attr("value_dtype", value_dtype)
             .output()
@@ -1619,6 +1619,6 @@ impl MutexV2 {
     /// Adds the node: see [`mutex_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Resource> {
-        self.0.node(g, "MutexV2").output()
+        self.0.new(g, "MutexV2").output()
     }
 }

@@ -334,7 +334,7 @@ impl OneShotIterator {
         output_shapes: &[PartialShape],
     ) -> Output<Resource> {
         self.0
-            .node(g, "OneShotIterator")
+            .new(g, "OneShotIterator")
             .attr("dataset_factory", dataset_factory)
             .attr("output_types", output_types)
             .attr("output_shapes", output_shapes)
@@ -513,7 +513,7 @@ impl OrderedMapClear {
     /// Adds the node: see [`ordered_map_clear()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Operation {
-        self.0.node(g, "OrderedMapClear").attr("dtypes", dtypes).operation()
+        self.0.new(g, "OrderedMapClear").attr("dtypes", dtypes).operation()
     }
 }
 
@@ -532,7 +532,7 @@ impl OrderedMapIncompleteSize {
     /// Adds the node: see [`ordered_map_incomplete_size()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Output<i32> {
-        self.0.node(g, "OrderedMapIncompleteSize").attr("dtypes", dtypes).output()
+        self.0.new(g, "OrderedMapIncompleteSize").attr("dtypes", dtypes).output()
     }
 }
 
@@ -586,7 +586,7 @@ impl OrderedMapSize {
     /// Adds the node: see [`ordered_map_size()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Output<i32> {
-        self.0.node(g, "OrderedMapSize").attr("dtypes", dtypes).output()
+        self.0.new(g, "OrderedMapSize").attr("dtypes", dtypes).output()
     }
 }
 
@@ -706,12 +706,7 @@ impl Pack {
     /// Adds the node: see [`pack()`].
     #[track_caller]
     pub fn build<T: TensorType>(&self, g: &Graph, values: &[Output<T>]) -> Output<T> {
-        self.0
-            .node(g, "Pack")
-            .inputs(values)
-            .attr("N", values.len() as i64)
-            .dtype::<T>("T")
-            .output()
+        self.0.new(g, "Pack").inputs(values).attr("N", values.len() as i64).dtype::<T>("T").output()
     }
 }
 
@@ -846,7 +841,7 @@ impl PaddingFIFOQueue {
     /// Adds the node: see [`padding_fifo_queue()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, component_types: &[DType]) -> Output<Ref<String>> {
-        self.0.node(g, "PaddingFIFOQueue").attr("component_types", component_types).output()
+        self.0.new(g, "PaddingFIFOQueue").attr("component_types", component_types).output()
     }
 }
 
@@ -865,7 +860,7 @@ impl PaddingFIFOQueueV2 {
     /// Adds the node: see [`padding_fifo_queue_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, component_types: &[DType]) -> Output<Resource> {
-        self.0.node(g, "PaddingFIFOQueueV2").attr("component_types", component_types).output()
+        self.0.new(g, "PaddingFIFOQueueV2").attr("component_types", component_types).output()
     }
 }
 
@@ -2016,7 +2011,7 @@ impl PartitionedCall {
     ) -> Vec<Output<Untyped>> {
         let built = self
             .0
-            .node(g, "PartitionedCall")
+            .new(g, "PartitionedCall")
             .inputs(args)
             .attr("Tin", &dtypes_of(args)[..])
             .attr("Tout", tout)
@@ -2038,7 +2033,7 @@ impl Placeholder {
     /// Adds the node: see [`placeholder()`].
     #[track_caller]
     pub fn build<Dtype: TensorType>(&self, g: &Graph) -> Output<Dtype> {
-        self.0.node(g, "Placeholder").dtype::<Dtype>("dtype").output()
+        self.0.new(g, "Placeholder").dtype::<Dtype>("dtype").output()
     }
 }
 
@@ -2198,7 +2193,7 @@ impl PriorityQueue {
     /// Adds the node: see [`priority_queue()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, shapes: &[PartialShape]) -> Output<Ref<String>> {
-        self.0.node(g, "PriorityQueue").attr("shapes", shapes).output()
+        self.0.new(g, "PriorityQueue").attr("shapes", shapes).output()
     }
 }
 
@@ -2217,7 +2212,7 @@ impl PriorityQueueV2 {
     /// Adds the node: see [`priority_queue_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, shapes: &[PartialShape]) -> Output<Resource> {
-        self.0.node(g, "PriorityQueueV2").attr("shapes", shapes).output()
+        self.0.new(g, "PriorityQueueV2").attr("shapes", shapes).output()
     }
 }
 

@@ -620,7 +620,7 @@ impl RandomShuffleQueue {
     /// Adds the node: see [`random_shuffle_queue()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, component_types: &[DType]) -> Output<Ref<String>> {
-        self.0.node(g, "RandomShuffleQueue").attr("component_types", component_types).output()
+        self.0.new(g, "RandomShuffleQueue").attr("component_types", component_types).output()
     }
 }
 
@@ -642,7 +642,7 @@ impl RandomShuffleQueueV2 {
     /// Adds the node: see [`random_shuffle_queue_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, component_types: &[DType]) -> Output<Resource> {
-        self.0.node(g, "RandomShuffleQueueV2").attr("component_types", component_types).output()
+        self.0.new(g, "RandomShuffleQueueV2").attr("component_types", component_types).output()
     }
 }
 
@@ -2364,7 +2364,7 @@ impl ResourceConditionalAccumulator {
     #[track_caller]
     pub fn build(&self, g: &Graph, dtype: DType, shape: impl Dims) -> Output<Resource> {
         self.0
-            .node(g, "ResourceConditionalAccumulator")
+            .new(g, "ResourceConditionalAccumulator")
             .attr("dtype", dtype)
             .attr("shape", &shape.to_partial())
             .output()

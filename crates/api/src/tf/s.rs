@@ -2147,7 +2147,7 @@ impl SparseConditionalAccumulator {
     #[track_caller]
     pub fn build(&self, g: &Graph, dtype: DType, shape: impl Dims) -> Output<Ref<String>> {
         self.0
-            .node(g, "SparseConditionalAccumulator")
+            .new(g, "SparseConditionalAccumulator")
             .attr("dtype", dtype)
             .attr("shape", &shape.to_partial())
             .output()
@@ -3315,7 +3315,7 @@ impl Stack {
     /// Adds the node: see [`stack()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, elem_type: DType) -> Output<Ref<String>> {
-        self.0.node(g, "Stack").attr("elem_type", elem_type).output()
+        self.0.new(g, "Stack").attr("elem_type", elem_type).output()
     }
 }
 
@@ -3420,7 +3420,7 @@ impl Stage {
     /// Adds the node: see [`stage()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, values: &[Output<Untyped>]) -> Operation {
-        self.0.node(g, "Stage").inputs(values).attr("dtypes", &dtypes_of(values)[..]).operation()
+        self.0.new(g, "Stage").inputs(values).attr("dtypes", &dtypes_of(values)[..]).operation()
     }
 }
 
@@ -3439,7 +3439,7 @@ impl StageClear {
     /// Adds the node: see [`stage_clear()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Operation {
-        self.0.node(g, "StageClear").attr("dtypes", dtypes).operation()
+        self.0.new(g, "StageClear").attr("dtypes", dtypes).operation()
     }
 }
 
@@ -3478,7 +3478,7 @@ impl StageSize {
     /// Adds the node: see [`stage_size()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Output<i32> {
-        self.0.node(g, "StageSize").attr("dtypes", dtypes).output()
+        self.0.new(g, "StageSize").attr("dtypes", dtypes).output()
     }
 }
 
@@ -3509,7 +3509,7 @@ impl StatefulPartitionedCall {
     ) -> Vec<Output<Untyped>> {
         let built = self
             .0
-            .node(g, "StatefulPartitionedCall")
+            .new(g, "StatefulPartitionedCall")
             .inputs(args)
             .attr("Tin", &dtypes_of(args)[..])
             .attr("Tout", tout)
@@ -4125,7 +4125,7 @@ impl StatelessWhile {
     ) -> Vec<Output<Untyped>> {
         let built = self
             .0
-            .node(g, "StatelessWhile")
+            .new(g, "StatelessWhile")
             .inputs(input)
             .attr("T", &dtypes_of(input)[..])
             .attr("cond", cond)
@@ -4314,7 +4314,7 @@ impl StringFormat {
     /// Adds the node: see [`string_format()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, inputs: &[Output<Untyped>]) -> Output<String> {
-        self.0.node(g, "StringFormat").inputs(inputs).attr("T", &dtypes_of(inputs)[..]).output()
+        self.0.new(g, "StringFormat").inputs(inputs).attr("T", &dtypes_of(inputs)[..]).output()
     }
 }
 
@@ -4330,7 +4330,7 @@ impl StringJoin {
     /// Adds the node: see [`string_join()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, inputs: &[Output<String>]) -> Output<String> {
-        self.0.node(g, "StringJoin").inputs(inputs).attr("N", inputs.len() as i64).output()
+        self.0.new(g, "StringJoin").inputs(inputs).attr("N", inputs.len() as i64).output()
     }
 }
 
@@ -4581,7 +4581,7 @@ impl SummaryWriter {
     /// Adds the node: see [`summary_writer()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Resource> {
-        self.0.node(g, "SummaryWriter").output()
+        self.0.new(g, "SummaryWriter").output()
     }
 }
 

@@ -54,18 +54,19 @@ impl Options {
 
     /// A node with these attrs.
     #[track_caller]
-    pub(super) fn node<'a>(&'a self, graph: &Graph, op: &'a str) -> NewOp<'a> {
+    #[expect(clippy::new_ret_no_self, clippy::wrong_self_convention, reason = "as `NewOp::new`")]
+    pub(super) fn new<'a>(&'a self, graph: &Graph, op: &'a str) -> NewOp<'a> {
         NewOp::new(graph, op).name(self.name.as_deref()).attrs(&self.attrs)
     }
 
-    /// As [`Options::node`], in the graph of a handle.
+    /// As [`Options::new`], in the graph of a handle.
     #[track_caller]
     pub(super) fn on<'a, T: TensorType>(
         &'a self,
         handle: &impl Handle<T>,
         op: &'a str,
     ) -> NewOp<'a> {
-        self.node(handle.view(), op)
+        self.new(handle.view(), op)
     }
 }
 

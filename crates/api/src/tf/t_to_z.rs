@@ -79,7 +79,7 @@ impl TFRecordReader {
     /// Adds the node: see [`tf_record_reader()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Ref<String>> {
-        self.0.node(g, "TFRecordReader").output()
+        self.0.new(g, "TFRecordReader").output()
     }
 }
 
@@ -97,7 +97,7 @@ impl TFRecordReaderV2 {
     /// Adds the node: see [`tf_record_reader_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Resource> {
-        self.0.node(g, "TFRecordReaderV2").output()
+        self.0.new(g, "TFRecordReaderV2").output()
     }
 }
 
@@ -214,7 +214,7 @@ impl TemporaryVariable {
     #[track_caller]
     pub fn build<Dtype: TensorType>(&self, g: &Graph, shape: impl Dims) -> Output<Ref<Dtype>> {
         self.0
-            .node(g, "TemporaryVariable")
+            .new(g, "TemporaryVariable")
             .dtype::<Dtype>("dtype")
             .attr("shape", &shape.to_partial())
             .output()
@@ -817,7 +817,7 @@ impl TensorDataset {
         output_shapes: &[PartialShape],
     ) -> Output<Variant> {
         self.0
-            .node(g, "TensorDataset")
+            .new(g, "TensorDataset")
             .inputs(components)
             .attr("Toutput_types", &dtypes_of(components)[..])
             .attr("output_shapes", output_shapes)
@@ -1285,7 +1285,7 @@ impl TensorSliceDataset {
         output_shapes: &[PartialShape],
     ) -> Output<Variant> {
         self.0
-            .node(g, "TensorSliceDataset")
+            .new(g, "TensorSliceDataset")
             .inputs(components)
             .attr("Toutput_types", &dtypes_of(components)[..])
             .attr("output_shapes", output_shapes)
@@ -1411,7 +1411,7 @@ impl TextLineReader {
     /// Adds the node: see [`text_line_reader()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Ref<String>> {
-        self.0.node(g, "TextLineReader").output()
+        self.0.new(g, "TextLineReader").output()
     }
 }
 
@@ -1429,7 +1429,7 @@ impl TextLineReaderV2 {
     /// Adds the node: see [`text_line_reader_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Resource> {
-        self.0.node(g, "TextLineReaderV2").output()
+        self.0.new(g, "TextLineReaderV2").output()
     }
 }
 
@@ -2058,7 +2058,7 @@ impl Unstage {
     /// Adds the node: see [`unstage()`].
     #[track_caller]
     pub fn build(&self, g: &Graph, dtypes: &[DType]) -> Vec<Output<Untyped>> {
-        let built = self.0.node(g, "Unstage").attr("dtypes", dtypes).build();
+        let built = self.0.new(g, "Unstage").attr("dtypes", dtypes).build();
         built.outputs("values", dtypes.len())
     }
 }
@@ -2100,7 +2100,7 @@ impl VarHandleOp {
     #[track_caller]
     pub fn build(&self, g: &Graph, dtype: DType, shape: impl Dims) -> Output<Resource> {
         self.0
-            .node(g, "VarHandleOp")
+            .new(g, "VarHandleOp")
             .attr("dtype", dtype)
             .attr("shape", &shape.to_partial())
             .output()
@@ -2127,7 +2127,7 @@ impl Variable {
     #[track_caller]
     pub fn build<Dtype: TensorType>(&self, g: &Graph, shape: impl Dims) -> Output<Ref<Dtype>> {
         self.0
-            .node(g, "Variable")
+            .new(g, "Variable")
             .dtype::<Dtype>("dtype")
             .attr("shape", &shape.to_partial())
             .output()
@@ -2156,7 +2156,7 @@ impl VariableV2 {
     #[track_caller]
     pub fn build<Dtype: TensorType>(&self, g: &Graph, shape: impl Dims) -> Output<Ref<Dtype>> {
         self.0
-            .node(g, "VariableV2")
+            .new(g, "VariableV2")
             .dtype::<Dtype>("dtype")
             .attr("shape", &shape.to_partial())
             .output()
@@ -2197,7 +2197,7 @@ impl While {
     ) -> Vec<Output<Untyped>> {
         let built = self
             .0
-            .node(g, "While")
+            .new(g, "While")
             .inputs(input)
             .attr("T", &dtypes_of(input)[..])
             .attr("cond", cond)
@@ -2220,7 +2220,7 @@ impl WholeFileReader {
     /// Adds the node: see [`whole_file_reader()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Ref<String>> {
-        self.0.node(g, "WholeFileReader").output()
+        self.0.new(g, "WholeFileReader").output()
     }
 }
 
@@ -2237,7 +2237,7 @@ impl WholeFileReaderV2 {
     /// Adds the node: see [`whole_file_reader_v2()`].
     #[track_caller]
     pub fn build(&self, g: &Graph) -> Output<Resource> {
-        self.0.node(g, "WholeFileReaderV2").output()
+        self.0.new(g, "WholeFileReaderV2").output()
     }
 }
 
@@ -2529,7 +2529,7 @@ impl ZipDataset {
         output_shapes: &[PartialShape],
     ) -> Output<Variant> {
         self.0
-            .node(g, "ZipDataset")
+            .new(g, "ZipDataset")
             .inputs(input_datasets)
             .attr("N", input_datasets.len() as i64)
             .attr("output_types", output_types)
