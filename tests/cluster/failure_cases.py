@@ -205,11 +205,11 @@ NONE_STARTED = tasks({"ps:0": "late " + OURS, "worker:0": "late " + OURS})
 
 def open_without_task(cluster, seconds, run):
     """Opens a session whose graph names a task that does not start within `seconds`, the startup wait of the master."""
-    cluster.start("worker:0", arguments=["--startup-wait", str(seconds)])
+    cluster.start("worker:0", arguments=["--startup-timeout", str(seconds)])
     with tf.Graph().as_default(), v1.device(PS0):
         y = tf.constant(20) + 1
         begin = time.monotonic()
-        missing = ["/job:ps/replica:0/task:0", f"after {seconds} s"]
+        missing = ["/job:ps/replica:0/task:0", f"within {seconds} s"]
         with Within(seconds + 6), raises(tf.errors.DeadlineExceededError, *missing):
             run(y)
         assert time.monotonic() - begin > seconds - 0.5, "it was given up too soon"
@@ -321,7 +321,7 @@ def case_a_paused_task_continues(cluster):
 @tasks({"ps:0": OURS, "worker:0": "late " + OURS})
 def case_a_silence_limit(cluster):
     """A task that stays stopped is declared lost after the silence limit, and not before."""
-    cluster.start("worker:0", arguments=["--silence-limit", "4"])
+    cluster.start("worker:0", arguments=["--heartbeat-timeout", "4"])
     with tf.Graph().as_default(), v1.device(PS0):
         v = v1.get_variable("v", [], tf.int64, v1.zeros_initializer(), use_resource=False)
         add = v1.assign_add(v, 1)

@@ -161,7 +161,7 @@ class Cell:
         if self.fault.network == "wires":
             # The tasks listen on an address other than loopback, and write checkpoints.
             return ["--file-root", self.folder]
-        return {"silent": ["--silence-limit", str(table.LIMIT)],
+        return {"silent": ["--heartbeat-timeout", str(table.LIMIT)],
                 "full": ["--memory-limit", str(table.MEMORY_MB)]}.get(self.row.fault, [])
 
     def play(self):
