@@ -299,7 +299,7 @@ def ours(thalweg, folder, program):
     same({"y": loaded.signatures["serving_default"](x=tf.constant(x))["y"].numpy()}, {"y": wanted})
     words = tf.constant(["up", "over", "down"])
     same({"ids": loaded.signatures["lookup"](words=words)["ids"].numpy()}, {"ids": np.array([2, -1, 0])})
-    if sorted(v.name for v in loaded.variables) != ["line/b:0", "line/w:0"]:
+    if sorted(v.name for v in loaded.variables) != ["global_step:0", "line/b:0", "line/w:0"]:
         raise Wrong(f"variables {loaded.variables}")
     with tf.Graph().as_default(), v1.Session() as session:
         meta = v1.saved_model.load(session, ["serve"], str(version))
@@ -310,11 +310,15 @@ def ours(thalweg, folder, program):
         ids = session.run(signature.outputs["ids"].name, {signature.inputs["words"].name: ["steady"]})
         same({"ids": ids}, {"ids": np.array([1])})
         # Training continues from the checkpoint: the initializers are those of the graph.
-        if len(v1.global_variables()) != 2:
+        if len(v1.global_variables()) != 3:
             raise Wrong(f"variables {v1.global_variables()}")
     w, b = tf.Variable(tf.zeros([2, 1])), tf.Variable(tf.zeros([1]))
     line = tf.train.Checkpoint(w=w, b=b)
-    tf.train.Checkpoint(line=line).read(str(version / "variables" / "variables")).assert_consumed()
+    step = tf.Variable(0, dtype=tf.int64)
+    root = tf.train.Checkpoint(line=line, global_step=step)
+    root.read(str(version / "variables" / "variables")).assert_consumed()
+    if step.numpy() != 300:
+        raise Wrong(f"global_step is {step.numpy()} after 300 steps")
     same({"y": x @ w.numpy() + b.numpy()}, {"y": wanted})
 
 
