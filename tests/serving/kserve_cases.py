@@ -69,7 +69,7 @@ def case_the_server_and_its_models(world):
         assert {t.name: t.datatype for t in found.outputs}["half"] == "FP16"
     ready = world.server.channel.unary_unary(
         SERVICE + "ModelReady", pb.ModelReadyRequest.SerializeToString)
-    refused(StatusCode.NOT_FOUND, "no model 'x'", lambda: ready(pb.ModelReadyRequest(name="x")))
+    refused(StatusCode.NOT_FOUND, "unknown model 'x'", lambda: ready(pb.ModelReadyRequest(name="x")))
     call = world.server.channel.unary_unary(SERVICE + "ModelStatistics")
     refused(StatusCode.UNIMPLEMENTED, "ModelStatistics", lambda: call(b""))
 
@@ -268,7 +268,7 @@ def case_invalid_requests(world):
         (StatusCode.INVALID_ARGUMENT, "unexpected input 'z'; the inputs are {x",
          typed("half_plus_two", z=("FP32", [1, 1], "fp32_contents", [1]))),
         (StatusCode.INVALID_ARGUMENT, "Missing: {x}", typed("half_plus_two")),
-        (StatusCode.INVALID_ARGUMENT, "no datatype 'FLOAT'",
+        (StatusCode.INVALID_ARGUMENT, "unknown datatype 'FLOAT'",
          typed("half_plus_two", x=("FLOAT", [1, 1], "fp32_contents", [1]))),
         (StatusCode.INVALID_ARGUMENT, "float was expected",
          typed("half_plus_two", x=("FP64", [1, 1], "fp64_contents", [1]))),
@@ -287,7 +287,7 @@ def case_invalid_requests(world):
     wrong.append((StatusCode.INVALID_ARGUMENT, "3 bytes are not", raw))
     version = typed("half_plus_two", x=("FP32", [1, 1], "fp32_contents", [1]))
     version.model_version = "9"
-    wrong.append((StatusCode.NOT_FOUND, "there: {1}", version))
+    wrong.append((StatusCode.NOT_FOUND, "available versions: {1}", version))
     output = typed("half_plus_two", x=("FP32", [1, 1], "fp32_contents", [1]))
     output.outputs.add(name="z")
     wrong.append((StatusCode.INVALID_ARGUMENT, "unexpected output 'z'", output))
@@ -307,7 +307,7 @@ def case_invalid_bodies(world):
     bare = {name: value for name, value in x.items() if name != "data"}
     for status, words, body in [
         (400, "no 'inputs'", {}),
-        (400, "no 'data'", {"inputs": [bare]}),
+        (400, "neither 'data'", {"inputs": [bare]}),
         (400, "twice", {"inputs": [x, x]}),
         (400, "not a tensor", {"inputs": [{**x, "shape": [1 << 40, 1 << 20]}]}),
         (400, "Nested deeper", '{"inputs": [{"name": "x", "data": ' + "[" * 1000000),
@@ -317,7 +317,7 @@ def case_invalid_bodies(world):
         found, _, answer = world.server.post(path, body)
         assert found == status and words in answer["error"], (words, found, answer)
     text = json.dumps({"inputs": [x]})
-    for length, words in [(len(text), "belong to no input"), (1 << 40, "should have"), (-1, "no number")]:
+    for length, words in [(len(text), "belong to no input"), (1 << 40, "should have"), (-1, "not a number")]:
         found, _, answer = world.server.post(
             path, text + "more", Inference_Header_Content_Length=str(length))
         assert found == 400 and words in answer["error"], (words, found, answer)

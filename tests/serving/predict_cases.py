@@ -224,4 +224,4 @@ def case_an_unknown_method(world):
     call = world.server.channel.unary_unary("/tensorflow.serving.PredictionService/Nothing")
     refused(StatusCode.UNIMPLEMENTED, "Nothing", lambda: call(b""))
     call = world.server.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
-    refused(StatusCode.INVALID_ARGUMENT, "read", lambda: call(b"\xff\xff"))
+    refused(StatusCode.INVALID_ARGUMENT, "cannot be decoded", lambda: call(b"\xff\xff"))
