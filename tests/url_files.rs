@@ -59,7 +59,7 @@ fn commands_take_urls() {
     write_records(&storage);
     let counted = output(&store, &["tfrecord", "count", "s3://bucket/data/train-*"]);
     assert!(counted.contains("12 in all"), "{counted}");
-    let merge = ["tfrecord", "merge", "s3://bucket/data/train-*", "--out", "s3://bucket/all"];
+    let merge = ["tfrecord", "merge", "s3://bucket/data/train-*", "--output", "s3://bucket/all"];
     assert!(output(&store, &merge).contains("12 records of 3 files"));
     let verified = output(&store, &["tfrecord", "verify", "s3://bucket/all"]);
     assert!(verified.contains("12 records, intact"), "{verified}");

@@ -6,7 +6,7 @@
 
 The variables are on the servers; a step saves or restores all of them. The servers take turns in each round;
 the result is the median of the rounds' ratios. TensorFlow does not sync its files, so our server does not
-either (`--unsynced`) in this comparison; a third server, ours with sync, is compared with a plain write and
+either (`--no-sync`) in this comparison; a third server, ours with sync, is compared with a plain write and
 sync of the same number of bytes.
 """
 
@@ -86,7 +86,7 @@ def measure(args, folder):
     ours = [args.server, "server", "--port", "0"]
     times = {}
     note = lambda row, seconds: times.setdefault(row, []).append(seconds)
-    peers = {"ours": Peer([*ours, "--unsynced"], folder, "ours", args),
+    peers = {"ours": Peer([*ours, "--no-sync"], folder, "ours", args),
              "tensorflow": Peer(theirs, folder, "theirs", args)}
     try:
         for _ in range(args.rounds):

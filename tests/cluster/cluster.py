@@ -166,7 +166,7 @@ class Cluster:
 
     def health(self, task):
         """Exit code and JSON output of `thalweg health` for a task."""
-        command = [self.server, "health", "--json", "--address", self.addresses[task]]
+        command = [self.server, "health", "--json", "--server", self.addresses[task]]
         done = subprocess.run(command, stdout=subprocess.PIPE, timeout=30)
         return done.returncode, json.loads(done.stdout)
 

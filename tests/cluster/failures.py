@@ -119,7 +119,7 @@ class SupervisedCluster(Cluster):
         self.run_command("up", path)
 
     def run_command(self, verb, *args):
-        subprocess.run([self.server, "cluster", verb, *args, "--state", self.logs], check=True,
+        subprocess.run([self.server, "cluster", verb, *args, "--state-dir", self.logs], check=True,
                        stdout=subprocess.DEVNULL)
 
     def kill(self, task):

@@ -175,9 +175,9 @@ def all_reap(program, folder):
     file.write_text("[job.worker]\ntasks = 2\n")
     reaps(program, "server", "--port", "0", own=0, begins=b"listening")
     # Without --foreground too: a container ends with its first process.
-    reaps(program, "cluster", "up", str(file), "--state", str(folder / "state"), own=2,
+    reaps(program, "cluster", "up", str(file), "--state-dir", str(folder / "state"), own=2,
           begins=b"listening")
-    reaps(program, "launch", "--ps", "0", "--logs", str(folder / "logs"), "--", "sh", "-c",
+    reaps(program, "launch", "--ps", "0", "--log-dir", str(folder / "logs"), "--", "sh", "-c",
           "echo listening; sleep 1000", own=1, begins=b"listening")
 
 

@@ -376,7 +376,7 @@ fn restarted(python: &Path, thalweg: &str) -> Result<Outcome> {
 /// What a program of `tests/cluster` prints that runs on a cluster of ours, to a good end.
 fn launch(python: &Path, thalweg: &str, args: &[&str], program: &str) -> Result<String> {
     let mut launch = run::command(thalweg, &["launch"]);
-    launch.args(args).arg("--logs").arg(run::target_dir().join("launched"));
+    launch.args(args).arg("--log-dir").arg(run::target_dir().join("launched"));
     let output = launch.arg("--").arg(python).arg(format!("tests/cluster/{program}")).output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(output.status.success(), "thalweg launch ended with {}:\n{text}", output.status);
