@@ -241,13 +241,13 @@ struct Timeouts {
 impl Timeouts {
     fn apply(&self, task: &mut TaskOptions, server: &mut ServerOptions) {
         if let Some(seconds) = self.startup_timeout {
-            task.startup_wait = Duration::from_secs(seconds.into());
+            task.startup_timeout = Duration::from_secs(seconds.into());
         }
         if let Some(seconds) = self.heartbeat_timeout {
-            task.silence_limit = Duration::from_secs(seconds.into());
+            task.heartbeat_timeout = Duration::from_secs(seconds.into());
         }
         if let Some(seconds) = self.session_timeout {
-            server.orphan_limit = Duration::from_secs(seconds.into());
+            server.session_timeout = Duration::from_secs(seconds.into());
         }
     }
 }

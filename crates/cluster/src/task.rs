@@ -48,9 +48,9 @@ pub struct TaskOptions {
     /// Clock, entropy and file systems.
     pub environment: Environment,
     /// How long `CreateSession` waits for tasks that its graph names and that have never answered.
-    pub startup_wait: Duration,
+    pub startup_timeout: Duration,
     /// After this long without an answer another task is declared lost.
-    pub silence_limit: Duration,
+    pub heartbeat_timeout: Duration,
     /// Rewrites the graphs that masters of other tasks register, before validation.
     pub rewrite: Option<fn(&mut pb::GraphDef)>,
     /// How tensors travel to and from other tasks.
@@ -71,8 +71,8 @@ impl Default for TaskOptions {
             steps_max: 100_000,
             graph_nodes_max: 4_000_000,
             environment: system_environment(),
-            startup_wait: Duration::from_secs(600),
-            silence_limit: Duration::from_secs(30),
+            startup_timeout: Duration::from_secs(600),
+            heartbeat_timeout: Duration::from_secs(30),
             rewrite: None,
             tensor_transport: TensorTransport::default(),
             observer: None,

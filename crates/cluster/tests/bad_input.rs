@@ -385,7 +385,7 @@ fn clients_that_stop_sending_and_reading() {
 /// The session of a client that disconnects during a step is closed; the session of an idle client is not.
 #[test]
 fn clients_that_disconnect_during_a_step() {
-    let options = ServerOptions { orphan_limit: Duration::ZERO, ..Default::default() };
+    let options = ServerOptions { session_timeout: Duration::ZERO, ..Default::default() };
     let server = TestServer::with(TaskOptions::default(), options);
     let mut s = scope();
     let x = placeholder(&mut s, "x");

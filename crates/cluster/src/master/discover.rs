@@ -149,7 +149,7 @@ async fn wait_for_task(
     task: TaskName,
 ) -> Result<()> {
     let was_seen = member.seen.lock().contains(&task);
-    let limit = if was_seen { RESTART_TIMEOUT } else { member.task.options.startup_wait };
+    let limit = if was_seen { RESTART_TIMEOUT } else { member.task.options.startup_timeout };
     let clock = &member.task.options.environment.clock;
     let begin = clock.monotonic();
     let waited = || clock.monotonic().saturating_sub(begin);

@@ -30,7 +30,7 @@ pub struct ServerOptions {
     /// Maximum number of open connections; more stay in the backlog.
     pub connections_max: usize,
     /// How long a session stays open after its client disconnected during a call.
-    pub orphan_limit: Duration,
+    pub session_timeout: Duration,
     /// How long a connection may stay open before its first byte arrives.
     pub handshake_timeout: Duration,
     /// Whether `Stop` may end the server, as training does with its parameter servers.
@@ -43,7 +43,7 @@ impl Default for ServerOptions {
             message_bytes_max: u32::MAX as usize,
             calls_max: 10_000,
             connections_max: 4096,
-            orphan_limit: Duration::from_secs(60),
+            session_timeout: Duration::from_secs(60),
             handshake_timeout: Duration::from_secs(10),
             may_be_stopped: false,
         }
@@ -112,7 +112,7 @@ impl Server {
             let (accepted, permit) = tokio::select! {
                 accepted = accept() => accepted,
                 _ = sweep.tick() => {
-                    self.service.master.close_orphans(self.options.orphan_limit);
+                    self.service.master.close_orphans(self.options.session_timeout);
                     self.service.worker.sweep();
                     continue;
                 }

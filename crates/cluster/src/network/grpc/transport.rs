@@ -91,7 +91,7 @@ impl GrpcTransport {
         runtime: &ServerRuntime,
     ) -> GrpcTransport {
         let clock = &task.options.environment.clock;
-        let limits = SilenceLimits::with_loss(task.options.silence_limit);
+        let limits = SilenceLimits::with_loss(task.options.heartbeat_timeout);
         let tensor_transport = task.options.tensor_transport;
         let worker = |(name, _): (&TaskName, &str)| {
             let channel = || {
