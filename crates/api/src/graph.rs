@@ -264,11 +264,11 @@ impl Graph {
         self.0.shared.state.lock().initializers.push(node);
     }
 
-    /// The nodes that initialize variables, from position `from` on.
-    pub(crate) fn initializers(&self, (variables, others): (usize, usize)) -> Vec<NodeId> {
+    /// The nodes that initialize variables, between these counts of variables and of others.
+    pub(crate) fn initializers(&self, from: (usize, usize), to: (usize, usize)) -> Vec<NodeId> {
         let state = self.0.shared.state.lock();
-        let of_variables = state.variables[variables..].iter().map(|variable| variable.init);
-        of_variables.chain(state.initializers[others..].iter().copied()).collect()
+        let of_variables = state.variables[from.0..to.0].iter().map(|variable| variable.init);
+        of_variables.chain(state.initializers[from.1..to.1].iter().copied()).collect()
     }
 
     /// How many variables and further initializers there are.
@@ -326,9 +326,14 @@ impl Graph {
         Arc::ptr_eq(&self.0.shared, &other.0.shared)
     }
 
-    /// The body that nodes are added to now; 0 for the graph itself.
+    /// The body that this thread adds nodes to now; 0 for the graph itself.
     pub(crate) fn body(&self) -> u32 {
-        self.0.shared.body.load(Ordering::Relaxed)
+        let body = &self.0.shared.body;
+        match body.load(Ordering::Relaxed) {
+            0 => 0,
+            // A body of this thread, or one of another thread, which holds the graph meanwhile.
+            _ => self.as_scope().with_graph(|_| body.load(Ordering::Relaxed)),
+        }
     }
 
     /// The tensor of a handle; `None` if the handle is poisoned.

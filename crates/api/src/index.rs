@@ -11,12 +11,14 @@ use crate::tf;
 pub enum Part {
     /// The slice at this position, counted from the end if it is negative; the dimension goes.
     At(i64),
-    /// The elements from `begin` up to but without `end`, every `step`-th; `None` is the border.
+    /// The elements from `begin` to `end`, every `step`-th; `None` is the border.
     Range {
         /// The first position.
         begin: Option<i64>,
-        /// The position after the last.
+        /// The position at which the range ends.
         end: Option<i64>,
+        /// Whether the element at `end` belongs to the range.
+        is_inclusive: bool,
         /// The distance of two elements; negative steps go backward.
         step: i64,
     },
@@ -36,50 +38,53 @@ pub fn ellipsis() -> Part {
     Part::Ellipsis
 }
 
-/// Every `step`-th element of a range: `stepped(.., -1)` reverses.
+/// Every `step`-th element of a range: `stepped(.., -1)` reverses, and `stepped(5..=2, -1)` are the
+/// elements 5, 4, 3 and 2.
 pub fn stepped(range: impl Into<Part>, step: i64) -> Part {
     match range.into() {
-        Part::Range { begin, end, .. } => Part::Range { begin, end, step },
+        Part::Range { begin, end, is_inclusive, .. } => {
+            Part::Range { begin, end, is_inclusive, step }
+        }
         other => other,
     }
 }
 
-/// Positions as signed numbers; sizes beyond `i64` do not occur in tensors.
+/// Positions as signed numbers.
 macro_rules! parts {
     ($($t:ty),+) => { $(
         impl From<$t> for Part {
             fn from(at: $t) -> Part {
-                Part::At(at as i64)
+                Part::At(position(at))
             }
         }
 
         impl From<Range<$t>> for Part {
             fn from(range: Range<$t>) -> Part {
-                between(Some(range.start as i64), Some(range.end as i64))
+                between(Some(position(range.start)), Some(position(range.end)))
             }
         }
 
         impl From<RangeFrom<$t>> for Part {
             fn from(range: RangeFrom<$t>) -> Part {
-                between(Some(range.start as i64), None)
+                between(Some(position(range.start)), None)
             }
         }
 
         impl From<RangeTo<$t>> for Part {
             fn from(range: RangeTo<$t>) -> Part {
-                between(None, Some(range.end as i64))
+                between(None, Some(position(range.end)))
             }
         }
 
         impl From<RangeInclusive<$t>> for Part {
             fn from(range: RangeInclusive<$t>) -> Part {
-                between(Some(*range.start() as i64), after(*range.end() as i64))
+                through(Some(position(*range.start())), position(*range.end()))
             }
         }
 
         impl From<RangeToInclusive<$t>> for Part {
             fn from(range: RangeToInclusive<$t>) -> Part {
-                between(None, after(range.end as i64))
+                through(None, position(range.end))
             }
         }
     )+ };
@@ -93,13 +98,23 @@ impl From<RangeFull> for Part {
     }
 }
 
-fn between(begin: Option<i64>, end: Option<i64>) -> Part {
-    Part::Range { begin, end, step: 1 }
+/// A position that `i64` cannot hold is behind the end of any tensor.
+fn position(at: impl TryInto<i64>) -> i64 {
+    at.try_into().unwrap_or(i64::MAX)
 }
 
-/// The position after `last`; behind the last element there is the border.
-fn after(last: i64) -> Option<i64> {
-    (last != -1).then(|| last.saturating_add(1))
+fn between(begin: Option<i64>, end: Option<i64>) -> Part {
+    Part::Range { begin, end, is_inclusive: false, step: 1 }
+}
+
+fn through(begin: Option<i64>, last: i64) -> Part {
+    Part::Range { begin, end: Some(last), is_inclusive: true, step: 1 }
+}
+
+/// The position behind `last` in the direction of `step`; behind the border there is none.
+fn after(last: i64, step: i64) -> Option<i64> {
+    let border = if step < 0 { 0 } else { -1 };
+    (last != border).then(|| last.saturating_add(if step < 0 { -1 } else { 1 }))
 }
 
 /// An index: one part, a tuple of them, or a list.
@@ -204,7 +219,9 @@ impl<T: TensorType> Output<T> {
                     end_mask |= if at == -1 { bit } else { 0 };
                     (at, at.saturating_add(1), 1)
                 }
-                Part::Range { begin, end, step } => {
+                Part::Range { begin, end, is_inclusive, step } => {
+                    let end =
+                        if is_inclusive { end.and_then(|last| after(last, step)) } else { end };
                     begin_mask |= if begin.is_none() { bit } else { 0 };
                     end_mask |= if end.is_none() { bit } else { 0 };
                     (begin.unwrap_or(0), end.unwrap_or(0), step)

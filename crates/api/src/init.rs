@@ -1,6 +1,6 @@
 //! Initial values of variables.
 
-use thalweg_tensor::{Result, Shape, err};
+use thalweg_tensor::{Result, Shape, ensure, err};
 
 use crate::dtype::TensorType;
 use crate::graph::Graph;
@@ -112,6 +112,12 @@ fn add(
 ) -> Result<VariableInfo> {
     let dtype = dtype
         .ok_or_else(|| err!(InvalidArgument, "its element type must be known, such as f32"))?;
+    ensure!(
+        graph.body() == 0,
+        InvalidArgument,
+        "it would belong to the body of a branch or loop, which is no place for state: add it \
+         before, outside of the closure"
+    );
     let shape = Shape::new(&init.shape)?;
     let name = free_name(graph, name);
     let device = graph.as_scope().device().to_owned();

@@ -37,7 +37,8 @@ impl Graph {
             }
         }
         // Other state of a run, which no client shares.
-        missing.extend(self.initializers((variables.len(), 0)));
+        let counts = self.initializer_counts();
+        missing.extend(self.initializers((counts.0, 0), counts));
         session.run_nodes(missing)?;
         Ok(session)
     }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use thalweg_graph::{Endpoint, NodeId};
 use thalweg_runtime::{Callable, RunMetadata, RunOptions, SessionOptions, system_environment};
 use thalweg_storage::ByUrl;
-use thalweg_tensor::{Code, Error, Result, Tensor, ensure};
+use thalweg_tensor::{Code, Error, Result, Tensor, ensure, err};
 
 use crate::feed::Feeds;
 use crate::fetch::{Fetch, Fetches};
@@ -29,10 +29,17 @@ struct Inner {
     graph: Graph,
     runner: Runner,
     steps: Mutex<FxHashMap<StepKey, Arc<Planned>>>,
-    /// Nodes of the graph that the runner has.
-    nodes: AtomicUsize,
-    /// Variables and other initializers that have run.
-    initialized: Mutex<(usize, usize)>,
+    /// Nodes of the graph that steps can use: the runner has them, and their variables have values.
+    ready: AtomicUsize,
+    growth: Mutex<Growth>,
+}
+
+/// How much of the graph the session has taken over.
+struct Growth {
+    /// Nodes that the runner has.
+    nodes: usize,
+    /// Variables and other initializers that have run, or that the program itself takes care of.
+    initialized: (usize, usize),
 }
 
 enum Runner {
@@ -79,6 +86,7 @@ impl Graph {
     }
 
     /// A session whose variables have no values yet: for programs that restore a checkpoint.
+    /// Variables that are added to the graph later are initialized.
     pub fn uninitialized_session_with(&self, options: SessionOptions) -> Result<Session> {
         self.check()?;
         let graph = self.as_scope().to_graph();
@@ -93,20 +101,19 @@ impl Graph {
     pub fn session_over(&self, runner: impl RunSteps + Send + Sync + 'static) -> Result<Session> {
         self.check()?;
         let nodes = self.as_scope().with_graph(thalweg_graph::Graph::len);
-        let session = Session::over(self, Runner::Other(Box::new(runner)), nodes);
-        *session.0.initialized.lock() = self.initializer_counts();
-        Ok(session)
+        Ok(Session::over(self, Runner::Other(Box::new(runner)), nodes))
     }
 }
 
 impl Session {
     fn over(graph: &Graph, runner: Runner, nodes: usize) -> Session {
+        let growth = Growth { nodes, initialized: graph.initializer_counts() };
         Session(Arc::new(Inner {
             graph: graph.root(),
             runner,
             steps: Mutex::default(),
-            nodes: AtomicUsize::new(nodes),
-            initialized: Mutex::new((0, 0)),
+            ready: AtomicUsize::new(nodes),
+            growth: Mutex::new(growth),
         }))
     }
 
@@ -125,19 +132,43 @@ impl Session {
 
     /// Gives all variables their initial values.
     pub fn initialize(&self) -> Result<()> {
-        *self.0.initialized.lock() = (0, 0);
-        self.initialize_new()
+        let mut growth = self.growth()?;
+        growth.initialized = (0, 0);
+        self.grow(&mut growth)
     }
 
-    /// Runs the initializers that were added since the last time.
-    fn initialize_new(&self) -> Result<()> {
-        let mut done = self.0.initialized.lock();
-        let counts = self.0.graph.initializer_counts();
-        if *done == counts {
-            return Ok(());
+    /// How much of the graph the session has taken over, for one thread at a time. The nodes of a
+    /// body that is being traced are none that a session can have.
+    fn growth(&self) -> Result<MutexGuard<'_, Growth>> {
+        ensure!(
+            self.0.graph.body() == 0,
+            FailedPrecondition,
+            "a session cannot run steps within the closure of a branch or loop that is being built"
+        );
+        Ok(self.0.growth.lock())
+    }
+
+    /// Gives the runner what the graph has grown by, and new variables their initial values.
+    fn grow(&self, growth: &mut Growth) -> Result<()> {
+        let scope = self.0.graph.as_scope();
+        let runner: &dyn RunSteps = match &self.0.runner {
+            Runner::Local(session) => session,
+            Runner::Other(runner) => &**runner,
+        };
+        let counts = scope.with_graph(|g| {
+            if growth.nodes < g.len() {
+                runner.extend(g, growth.nodes)?;
+                growth.nodes = g.len();
+            }
+            // While the graph is locked: the nodes of these variables are there, and the reads of
+            // all others are yet to come.
+            Ok(self.0.graph.initializer_counts())
+        })?;
+        if growth.initialized != counts {
+            self.run_nodes(self.0.graph.initializers(growth.initialized, counts))?;
+            growth.initialized = counts;
         }
-        self.run_nodes(self.0.graph.initializers(*done))?;
-        *done = counts;
+        self.0.ready.store(growth.nodes, Ordering::Release);
         Ok(())
     }
 
@@ -229,8 +260,16 @@ impl Session {
     /// Checks a fed tensor against the dtype and static shape of what it is fed to.
     pub(crate) fn check_feed(&self, at: Endpoint, tensor: &Tensor) -> Result<()> {
         self.0.graph.as_scope().with_graph(|g| {
-            let info = g.output(at);
-            let name = &g.node(at.node).name;
+            let node = g.node(at.node);
+            let name = &node.name;
+            let info = node.outputs.get(at.index as usize).ok_or_else(|| {
+                let outputs = node.outputs.len();
+                err!(
+                    InvalidArgument,
+                    "feed of '{name}:{}': the node has {outputs} outputs",
+                    at.index
+                )
+            })?;
             ensure!(
                 info.dtype == tensor.dtype(),
                 InvalidArgument,
@@ -252,25 +291,13 @@ impl Session {
     /// Reports mistakes, and adds what the graph has grown by since the last step.
     pub(crate) fn sync(&self) -> Result<()> {
         self.0.graph.check()?;
-        let scope = self.0.graph.as_scope();
-        let now = scope.with_graph(thalweg_graph::Graph::len);
-        let before = self.0.nodes.load(Ordering::Acquire);
-        if now == before {
+        let now = self.0.graph.as_scope().with_graph(thalweg_graph::Graph::len);
+        if now == self.0.ready.load(Ordering::Acquire) {
             return Ok(());
         }
-        let runner: &dyn RunSteps = match &self.0.runner {
-            Runner::Local(session) => session,
-            Runner::Other(runner) => &**runner,
-        };
-        // One thread extends; another that comes meanwhile finds the nodes there.
-        let steps = self.0.steps.lock();
-        let before = self.0.nodes.load(Ordering::Acquire);
-        if before < now {
-            scope.with_graph(|g| runner.extend(g, before))?;
-            self.0.nodes.store(now, Ordering::Release);
-        }
-        drop(steps);
-        self.initialize_new()
+        // One thread extends the session; others that come meanwhile wait until the variables have
+        // values.
+        self.grow(&mut *self.growth()?)
     }
 
     /// The step of this key, planned when it runs first.
@@ -315,7 +342,7 @@ impl Session {
                 runner.run_step_with(options, &feeds, &refs(fetches), &refs(targets))
             }
             (Planned::Names { .. }, Runner::Local(_)) => {
-                Err(thalweg_tensor::err!(Internal, "a step of this process has a callable"))
+                Err(err!(Internal, "a step of this process has a callable"))
             }
         };
         result.map_err(|e| self.explained(e))

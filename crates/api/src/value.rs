@@ -21,6 +21,9 @@ pub trait Nested<T: Value> {
     /// Appends the sizes of the dimensions.
     fn dims(&self, dims: &mut Vec<usize>);
 
+    /// Appends the sizes of the rows of an empty value: those that the type tells, and 0.
+    fn empty_dims(dims: &mut Vec<usize>);
+
     /// Appends the elements; an error unless the sizes are `dims`.
     fn append(&self, dims: &[usize], elements: &mut Vec<T::Stored>) -> Result<()>;
 
@@ -56,6 +59,8 @@ macro_rules! scalars {
         impl Nested<$t> for $t {
             fn dims(&self, _: &mut Vec<usize>) {}
 
+            fn empty_dims(_: &mut Vec<usize>) {}
+
             fn append(&self, dims: &[usize], elements: &mut Vec<$t>) -> Result<()> {
                 check_depth(dims)?;
                 elements.push(*self);
@@ -79,6 +84,8 @@ macro_rules! strings {
     ($($t:ty => |$x:ident| $bytes:expr;)+) => { $(
         impl Nested<String> for $t {
             fn dims(&self, _: &mut Vec<usize>) {}
+
+            fn empty_dims(_: &mut Vec<usize>) {}
 
             fn append(&self, dims: &[usize], elements: &mut Vec<Bytes>) -> Result<()> {
                 check_depth(dims)?;
@@ -104,9 +111,15 @@ fn check_depth(dims: &[usize]) -> Result<()> {
 impl<T: Value, N: Nested<T>> Nested<T> for [N] {
     fn dims(&self, dims: &mut Vec<usize>) {
         dims.push(self.len());
-        if let Some(first) = self.first() {
-            first.dims(dims);
+        match self.first() {
+            Some(first) => first.dims(dims),
+            None => N::empty_dims(dims),
         }
+    }
+
+    fn empty_dims(dims: &mut Vec<usize>) {
+        dims.push(0);
+        N::empty_dims(dims);
     }
 
     fn append(&self, dims: &[usize], elements: &mut Vec<T::Stored>) -> Result<()> {
@@ -136,6 +149,11 @@ impl<T: Value, N: Nested<T>, const LEN: usize> Nested<T> for [N; LEN] {
         self[..].dims(dims);
     }
 
+    fn empty_dims(dims: &mut Vec<usize>) {
+        dims.push(LEN);
+        N::empty_dims(dims);
+    }
+
     fn append(&self, dims: &[usize], elements: &mut Vec<T::Stored>) -> Result<()> {
         self[..].append(dims, elements)
     }
@@ -154,6 +172,10 @@ impl<T: Value, N: Nested<T>> Nested<T> for Vec<N> {
         self[..].dims(dims);
     }
 
+    fn empty_dims(dims: &mut Vec<usize>) {
+        <[N]>::empty_dims(dims);
+    }
+
     fn append(&self, dims: &[usize], elements: &mut Vec<T::Stored>) -> Result<()> {
         self[..].append(dims, elements)
     }
@@ -166,6 +188,10 @@ impl<T: Value, N: Nested<T>> Nested<T> for Vec<N> {
 impl<T: Value, N: Nested<T> + ?Sized> Nested<T> for &N {
     fn dims(&self, dims: &mut Vec<usize>) {
         (**self).dims(dims);
+    }
+
+    fn empty_dims(dims: &mut Vec<usize>) {
+        N::empty_dims(dims);
     }
 
     fn append(&self, dims: &[usize], elements: &mut Vec<T::Stored>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! What a program is told about its mistakes: the messages, with source lines.
 
-use thalweg_api::{Any, Code, DType, Graph, Init, Output, Result, Tensor, feed};
+use thalweg_api::{Any, Code, DType, Graph, Init, NewOp, Output, Result, Tensor, cond, feed};
 
 const FILE: &str = file!();
 
@@ -146,5 +146,40 @@ fn a_failed_step_tells_the_line_of_the_node() -> Result<()> {
     let error = session.run::<_, f32>(&y, feed! { i: 5 }, &[]).unwrap_err();
     let at = format!("(node 'GatherV2' was added at {FILE}:{line})");
     assert!(error.message().contains(&at), "{error}");
+    Ok(())
+}
+
+#[test]
+fn state_and_steps_stay_outside_of_bodies() -> Result<()> {
+    let g = Graph::new();
+    let x = g.constant(1.0f32);
+    let session = g.session()?;
+    let mut refused = None;
+    let (_, line) = (
+        cond(
+            &x.greater(0.0),
+            || {
+                refused = session.run::<_, f32>(&(&x + 1.0), (), &[]).err();
+                g.variable::<f32>("v", Init::ones([])).value().clone()
+            },
+            || x.clone(),
+        ),
+        line!() - 4,
+    );
+    let begin = format!("{FILE}:{line}: variable 'v': it would belong to the body of a branch");
+    assert!(told(&g).starts_with(&begin), "{}", told(&g));
+    assert_eq!(g.mistakes().len(), 1);
+    assert!(g.variables().is_empty());
+    let refused = refused.expect("a step within a body is refused");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    Ok(())
+}
+
+#[test]
+fn an_output_that_a_node_has_not_cannot_be_fed() -> Result<()> {
+    let g = Graph::new();
+    let none: Output<f32> = NewOp::new(&g, "NoOp").output();
+    let error = g.session()?.run::<_, f32>(&none, feed! { none: 1.0 }, &[]).unwrap_err();
+    assert_eq!(error.message(), "feed of 'NoOp:0': the node has 0 outputs");
     Ok(())
 }

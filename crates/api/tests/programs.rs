@@ -2,6 +2,7 @@
 
 use thalweg_api::{
     Graph, Init, NewOp, Output, Result, RunSteps, Tensor, TensorType, Variable, feed,
+    session_options,
 };
 
 /// The value of a tensor that depends on no feed.
@@ -113,6 +114,39 @@ fn a_session_follows_its_graph() -> Result<()> {
 }
 
 #[test]
+fn only_new_variables_are_initialized_by_growth() -> Result<()> {
+    let g = Graph::new();
+    let w: Variable<f32> = g.variable("w", Init::zeros([]));
+    let restore = w.assign(5.0);
+    let session = g.uninitialized_session_with(session_options())?;
+    session.run::<_, ()>((), (), &[&restore])?;
+    let b: Variable<f32> = g.variable("b", Init::ones([]));
+    assert_eq!(session.run::<_, f32>(&(&w + &b), (), &[])?, 6.0);
+    // Those that no step has used yet, too.
+    let c: Variable<f32> = g.variable("c", Init::ones([]));
+    session.initialize()?;
+    assert_eq!(session.run::<_, (f32, f32)>((&w, &c), (), &[])?, (0.0, 1.0));
+    Ok(())
+}
+
+#[test]
+fn threads_wait_until_new_variables_have_values() -> Result<()> {
+    for _ in 0..20 {
+        let g = Graph::new();
+        let session = g.session()?;
+        let add = |i| -> Variable<f32> { g.variable("v", Init::constant(f64::from(i), [8, 8])) };
+        let variables: Vec<_> = (0..20).map(add).collect();
+        let sum = variables.iter().fold(g.zeros([8, 8]), |sum, v| sum + v).mean();
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| assert_eq!(session.run::<_, f32>(&sum, (), &[]), Ok(190.0)));
+            }
+        });
+    }
+    Ok(())
+}
+
+#[test]
 fn views_set_names_devices_and_control_inputs() -> Result<()> {
     let g = Graph::new();
     let x = g.placeholder::<f32>("x", [None]);
@@ -163,6 +197,14 @@ fn feeds_take_values_of_every_form() -> Result<()> {
     for feed in feeds {
         assert_eq!(session.run::<_, Vec<String>>(&s, feed, &[])?, words);
     }
+    // Of values without rows the type tells the shape.
+    for feed in [x.feed(Vec::<[f32; 2]>::new()), x.feed([[0.0f32; 2]; 0])] {
+        assert_eq!(session.run::<_, Tensor>(&x, feed, &[])?.shape().dims(), [0, 2]);
+    }
+    assert_eq!(
+        session.run::<_, Tensor>(&x, x.feed(Vec::<Vec<f32>>::new()), &[])?.shape().dims(),
+        [0, 0]
+    );
     let both: (Vec<[f32; 2]>, [String; 2]) =
         session.run((&x, &s), feed! { x: array, s: words.clone() }, &[])?;
     assert_eq!(both, (array.to_vec(), words));

@@ -92,12 +92,23 @@ fn indices_take_what_they_say() {
     assert_eq!(value::<i32, [i32; 2]>(&x.index((0, 0, 1..=last))), [2, 3]);
     assert_eq!(value::<i32, [i32; 3]>(&x.index((0, 0, stepped(.., -1)))), [3, 2, 1]);
     assert_eq!(value::<i32, [[i32; 1]; 2]>(&x.index((1, .., stepped(0..3, 3)))), [[7], [10]]);
+    let line = g.constant([0, 1, 2, 3, 4]);
+    assert_eq!(value::<i32, Vec<i32>>(&line.index(stepped(3..1, -1))), [3, 2]);
+    assert_eq!(value::<i32, Vec<i32>>(&line.index(stepped(3..=1, -1))), [3, 2, 1]);
+    assert_eq!(value::<i32, Vec<i32>>(&line.index(stepped(4..=0, -2))), [4, 2, 0]);
+    assert_eq!(value::<i32, Vec<i32>>(&line.index(stepped(-1..=-2, -1))), [4, 3]);
+    assert_eq!(value::<i32, Vec<i32>>(&line.index(stepped(..=last, 2))), [0, 2, 4]);
+    assert_eq!(value::<i32, Vec<i32>>(&line.index(3..usize::MAX)), [3, 4]);
     let wide = x.index((0, new_axis(), 0));
     assert_eq!(value::<i32, [[i32; 3]; 1]>(&wide), [[1, 2, 3]]);
     assert_eq!(x.index(0usize..1).shape().to_shape().unwrap().dims(), [1, 2, 3]);
     let _ = x.index(5);
     let error = g.check().unwrap_err();
     assert!(error.message().contains("StridedSlice"), "{error}");
+    // It is not the last element, which -1 is.
+    let g = Graph::new();
+    let _ = g.constant([1, 2]).index(usize::MAX);
+    assert!(g.check().is_err());
 }
 
 #[test]
