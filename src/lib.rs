@@ -70,22 +70,30 @@ pub use train::{
 };
 
 /// The items that most programs need.
+///
+/// `Graph`, `Output`, `Session` and `Variable` are those of the typed API; code on the level of
+/// scopes names those below itself, such as [`crate::graph::Output`].
 pub mod prelude {
+    pub use crate::api::{
+        Any, Graph, Init, NewOp, Operation, Output, RunSteps, Session, Step, TensorType, Variable,
+        cond, custom_gradient, ellipsis, feed, gradients, new_axis, stepped, tf, while_loop,
+    };
     #[cfg(feature = "remote")]
     pub use crate::cluster::{Connect, ConnectOptions, RemoteSession};
-    pub use crate::graph::{Adjoint, GradientOptions, Graph, Output, Scope, gradients};
+    pub use crate::graph::{Adjoint, GradientOptions, Scope};
     pub use crate::ops::dataset::Dataset;
     pub use crate::runtime::{
-        Callable, LoadOptions, RunMetadata, RunOptions, SavedModel, SavedModelBuilder, Session,
+        Callable, LoadOptions, RunMetadata, RunOptions, SavedModel, SavedModelBuilder,
         SessionOptions,
     };
     pub use crate::tensor::{Code, DType, Error, PartialShape, Result, Shape, Tensor};
     pub use crate::train::{
-        Activation, AveragePool2d, BatchNorm, Bidirectional, Clip, Conv1d, Conv2d, Conv2dTranspose,
-        Dense, Dropout, Embedding, Flatten, GlobalAveragePool2d, GlobalMaxPool2d, Gru, Initializer,
-        Layer, LayerNorm, LossScale, Lstm, MaxPool2d, Mode, Model, MovingAverage,
-        MultiHeadAttention, Optimizer, Padding, Placement, PositionEmbedding, Rate, Residual, Rng,
-        Rule, Saver, SaverOptions, Sequential, Variable, losses, metrics,
+        Activation, Adadelta, Adagrad, Adam, AdamW, Adamax, AveragePool2d, BatchNorm,
+        Bidirectional, Clip, Conv1d, Conv2d, Conv2dTranspose, Dense, Dropout, Embedding, Flatten,
+        Ftrl, GlobalAveragePool2d, GlobalMaxPool2d, Gru, Initializer, Layer, LayerNorm, LossScale,
+        Lstm, MaxPool2d, Mode, Model, Momentum, MovingAverage, MultiHeadAttention, Optimizer,
+        Padding, Phase, Placement, PositionEmbedding, Rate, Residual, RmsProp, Rng, Rule, Saver,
+        SaverOptions, Sequential, Sgd, losses, metrics, mnist,
     };
     #[cfg(feature = "remote")]
     pub use crate::train::{Cluster, Net, Samples, TrainOptions, Trainer};

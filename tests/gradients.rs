@@ -2,7 +2,9 @@
 //! gradients of gradients, and a network that learns by them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use thalweg::graph::{Adjoint, GradientOptions, IndexedSlices, connected_gradients, gradients};
+use thalweg::graph::{
+    Adjoint, GradientOptions, IndexedSlices, Output, connected_gradients, gradients,
+};
 use thalweg::prelude::*;
 
 fn numbers(t: &Tensor) -> Vec<f64> {

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use thalweg::SaverOptions;
+use thalweg::graph::Output;
 use thalweg::prelude::*;
+use thalweg::runtime::Session;
 
 /// A folder of this test's own.
 struct Folder(String);

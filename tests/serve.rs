@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use thalweg::graph::Output;
 use thalweg::prelude::*;
 
 /// A folder of one test, removed at its end.

@@ -14,6 +14,7 @@ use fake_s3::FakeS3;
 use thalweg::cluster::{ConnectOptions, RemoteSession};
 use thalweg::formats::Storage;
 use thalweg::formats::record::{Compression, RecordWriter};
+use thalweg::graph::Output;
 use thalweg::prelude::*;
 use thalweg::storage::{S3Settings, S3Storage};
 

@@ -22,7 +22,7 @@ use thalweg::graph::{Graph, Op};
 use thalweg::kernel::Environment;
 use thalweg::prelude::*;
 use thalweg::proto::{self as pb, text};
-use thalweg::runtime::system_environment;
+use thalweg::runtime::{Session, system_environment};
 use thalweg::tensor::{Budget, Bytes, npy};
 
 /// What a graph from outside may take here.

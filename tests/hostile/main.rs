@@ -24,8 +24,10 @@ use random::Random;
 use thalweg::formats::events::summary;
 use thalweg::formats::record::{Compression, RecordWriter};
 use thalweg::formats::{LocalStorage, Storage};
+use thalweg::graph::Graph;
 use thalweg::prelude::*;
 use thalweg::proto::{self as pb, attr_value::Value as Attr, text};
+use thalweg::runtime::Session;
 
 /// Limit on the time of one case: far more than a step's deadline.
 const CASE_TIME_MAX: Duration = Duration::from_secs(30);

@@ -168,6 +168,23 @@ impl Graph {
         Output::<crate::Any>::new(self.clone(), Some(at)).typed()
     }
 
+    /// The tensor of a handle for code that adds nodes to this graph without this API; `None` if the
+    /// handle is poisoned, and a mistake if it belongs to another graph.
+    #[track_caller]
+    pub fn endpoint_of<T: TensorType>(&self, handle: &Output<T>) -> Option<Endpoint> {
+        let caller = Location::caller();
+        self.checked(handle.raw()).unwrap_or_else(|e| {
+            self.record(caller, e);
+            None
+        })
+    }
+
+    /// The node of a target, likewise.
+    #[track_caller]
+    pub fn node_id_of(&self, target: &dyn Target) -> Option<NodeId> {
+        self.nodes(&[target], Location::caller()).pop()
+    }
+
     /// A node that code without this API added to this graph.
     pub fn operation(&self, node: NodeId) -> Operation {
         Operation::new(self.clone(), Some(node))

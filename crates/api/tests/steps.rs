@@ -78,6 +78,7 @@ fn arrays_are_fed_fetched_and_computed_with() -> Result<()> {
 }
 
 #[test]
+#[expect(clippy::reversed_empty_ranges, reason = "they are stepped through backward")]
 fn indices_take_what_they_say() {
     let g = Graph::new();
     let x = g.constant([[[1, 2, 3], [4, 5, 6]], [[7, 8, 9], [10, 11, 12]]]);

@@ -37,7 +37,7 @@ impl MovingAverage {
     /// `variables`.
     #[track_caller]
     pub fn follow(self, model: &Model, variables: &[Variable], train: &Operation) -> Operation {
-        let Ok(node) = train.node() else { return Operation::poisoned(model) };
+        let Some(node) = model.node_id_of(train) else { return Operation::poisoned(model) };
         let added = model.graph().build(|_| self.update(&mut model.as_scope(), variables, &[node]));
         added.map_or_else(|| Operation::poisoned(model), |node| model.operation(node))
     }

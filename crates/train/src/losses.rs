@@ -157,7 +157,7 @@ impl Sampled {
         (weights, biases): (&Table, &Table),
         (inputs, labels): (&Output<f32>, &Output<L>),
     ) -> Option<(Output<f32>, Output<f32>)> {
-        let (inputs, labels) = (inputs.endpoint().ok()?, labels.endpoint().ok()?);
+        let (inputs, labels) = (model.endpoint_of(inputs)?, model.endpoint_of(labels)?);
         if weights.parts.is_empty() || biases.parts.is_empty() {
             return None;
         }

@@ -119,6 +119,8 @@ impl Mode {
         loss: &Output<f32>,
         replica: Replica,
     ) -> Result<Coordinated> {
+        // A loss of another graph is a mistake of this one.
+        let _ = model.endpoint_of(loss);
         model.check()?;
         let model = &mut model.as_scope();
         let gradients = optimizer.whole_gradients(model, loss.endpoint()?)?;

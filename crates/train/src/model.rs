@@ -174,8 +174,9 @@ impl Model {
 
     /// Adds a regularization term to the loss; one of this name counts once, however often the
     /// network is built.
+    #[track_caller]
     pub fn add_penalty(&self, name: &str, penalty: &Output<f32>) {
-        if let Ok(at) = penalty.endpoint() {
+        if let Some(at) = self.graph.endpoint_of(penalty) {
             self.scope.add_penalty(name, at);
         }
     }
@@ -195,8 +196,9 @@ impl Model {
     }
 
     /// Makes training steps run this too.
+    #[track_caller]
     pub fn add_update(&self, update: &Operation) {
-        if let Ok(node) = update.node() {
+        if let Some(node) = self.graph.node_id_of(update) {
             self.scope.add_update(node);
         }
     }
@@ -205,7 +207,7 @@ impl Model {
     /// is not known.
     #[track_caller]
     pub fn features<T: TensorType>(&self, x: &Output<T>) -> Option<usize> {
-        let at = x.endpoint().ok()?;
+        let at = self.graph.endpoint_of(x)?;
         let model = self.as_scope();
         self.graph.build(|_| model.features(at))
     }

@@ -152,7 +152,7 @@ impl Rate {
     /// The rate at a step.
     #[track_caller]
     pub fn at(&self, model: &Model, step: &api::Output<i64>) -> api::Output<f32> {
-        let Ok(step) = step.endpoint() else { return model.poisoned() };
+        let Some(step) = model.endpoint_of(step) else { return model.poisoned() };
         model.build(|model| self.build(model, step))
     }
 

@@ -2,8 +2,8 @@
 
 use thalweg_api::{Graph, Init, Operation, Output, Result, Variable, feed};
 use thalweg_train::{
-    Adadelta, Adagrad, Adam, AdamW, Adamax, Clip, Dense, Dropout, Ftrl, Layer, Momentum, Phase,
-    Rate, RmsProp, Saver, Sequential, Sgd,
+    Adadelta, Adagrad, Adam, AdamW, Adamax, Clip, Dense, Dropout, Embedding, Ftrl, Layer, Model,
+    Momentum, Phase, Rate, RmsProp, Saver, Sequential, Sgd,
 };
 
 #[test]
@@ -113,4 +113,27 @@ fn a_saver_keeps_what_an_optimizer_keeps() -> Result<()> {
     assert_eq!(session.run::<_, f32>(&w, (), &[])?, next);
     std::fs::remove_dir_all(folder).unwrap();
     Ok(())
+}
+
+#[test]
+fn layers_refuse_handles_of_another_graph() {
+    let (model, other) = (Model::new(), Graph::new());
+    // More nodes than the model has, so that their numbers mean nothing there.
+    let x: Output<f32> = other.placeholder("x", [None, Some(4)]);
+    let ids = (0..50).fold(other.placeholder("ids", [None]), |ids: Output<i32>, _| ids + 1);
+    let first = line!() + 1;
+    let _ = Dense::new(3).apply(&model, &x);
+    let _ = Embedding::new(10, 2).apply(&model, &ids);
+    let _ = Embedding::new(10, 2).table(&model).lookup(&model, &ids);
+    model.add_penalty("penalty", &x.sum());
+    model.add_update(&x.sum().operation());
+    let mistakes: Vec<String> = model.mistakes().iter().map(ToString::to_string).collect();
+    let last = ids.name().unwrap();
+    for (i, name) in ["x:0", &last, &last, "Sum:0", "Sum_1"].into_iter().enumerate() {
+        let line = first + i as u32;
+        let wanted = format!("{}:{line}: '{name}' belongs to another graph", file!());
+        assert_eq!(mistakes.get(i), Some(&wanted), "{mistakes:?}");
+    }
+    assert_eq!(mistakes.len(), 5, "{mistakes:?}");
+    assert!(other.check().is_ok());
 }

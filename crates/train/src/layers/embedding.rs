@@ -85,7 +85,7 @@ impl Table {
     /// The rows of these indices.
     #[track_caller]
     pub fn lookup<I: TensorType>(&self, model: &Model, ids: &Output<I>) -> Output<f32> {
-        let Ok(at) = ids.endpoint() else { return model.poisoned() };
+        let Some(at) = model.endpoint_of(ids) else { return model.poisoned() };
         if self.parts.is_empty() {
             return model.poisoned();
         }
@@ -107,7 +107,7 @@ impl Table {
 
 impl Layer for Embedding {
     fn build(&self, model: &Model, x: &Output<Any>) -> Output<f32> {
-        let Ok(at) = x.endpoint() else { return model.poisoned() };
+        let Some(at) = model.endpoint_of(x) else { return model.poisoned() };
         model.layer("embedding").build(|layer| {
             let tables = self.tables(layer)?;
             lookup(layer, &tables, at)

@@ -298,7 +298,8 @@ impl EarlyStopping {
     }
 
     /// Keeps the checkpoint with the best value and restores it at the end, also where training
-    /// ends for another reason.
+    /// ends for another reason. Evaluations are of checkpoints, epochs are not: it does nothing with
+    /// [`EarlyStopping::of_training`].
     #[must_use]
     pub fn restore_best(self) -> EarlyStopping {
         EarlyStopping { restores_best: true, ..self }

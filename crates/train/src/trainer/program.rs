@@ -98,6 +98,8 @@ impl Program {
         };
         let batch = leases.batch(&model)?;
         let net = build(&Model::from(model.with_scope((*model).clone())));
+        // A loss of another graph is a mistake of this one.
+        let _ = model.graph().endpoint_of(&net.loss);
         model.graph().check()?;
         let loss = net.loss.endpoint()?;
         let ledger = Ledger { leases: leases.clone(), batch };
