@@ -1,7 +1,7 @@
 //! Rust values as tensors: scalars, arrays, slices, vectors, nested ones, strings.
 
 use thalweg_tensor::{
-    Bytes, Complex32, Complex64, DType, Result, Shape, Tensor, bail, bf16, ensure, f16,
+    Bytes, Complex32, Complex64, DType, Result, Shape, Tensor, bail, bf16, ensure, err, f16,
 };
 
 use crate::dtype::{TensorType, Value};
@@ -324,11 +324,21 @@ pub trait FromRows<T: Value>: Sized {
     fn from_rows(dims: &[usize], elements: &[T::Stored]) -> Result<Self>;
 }
 
+/// The most rows without elements that a fetch makes.
+const EMPTY_ROWS_MAX: usize = 1 << 20;
+
 impl<T: Value, R: FromRows<T>> FromRows<T> for Vec<R> {
     const RANK: usize = R::RANK + 1;
 
     fn from_rows(dims: &[usize], elements: &[T::Stored]) -> Result<Self> {
         let (rest, size) = row(dims);
+        // Rows without elements take memory here, and none in the tensor.
+        ensure!(
+            size > 0 || dims[0] <= EMPTY_ROWS_MAX,
+            ResourceExhausted,
+            "{} empty rows were fetched into a Vec; at most {EMPTY_ROWS_MAX} are",
+            dims[0]
+        );
         (0..dims[0]).map(|i| R::from_rows(rest, &elements[i * size..(i + 1) * size])).collect()
     }
 }
@@ -337,14 +347,14 @@ impl<T: Value, R: FromRows<T>, const LEN: usize> FromRows<T> for [R; LEN] {
     const RANK: usize = R::RANK + 1;
 
     fn from_rows(dims: &[usize], elements: &[T::Stored]) -> Result<Self> {
-        let rows = Vec::<R>::from_rows(dims, elements)?;
-        let len = rows.len();
-        rows.try_into().map_err(|_| {
-            thalweg_tensor::err!(
-                InvalidArgument,
-                "an array of {LEN} was asked for, but the dimension has {len}"
-            )
-        })
+        let len = dims[0];
+        let other = || {
+            err!(InvalidArgument, "an array of {LEN} was asked for, but the dimension has {len}")
+        };
+        if len != LEN {
+            return Err(other());
+        }
+        Vec::<R>::from_rows(dims, elements)?.try_into().map_err(|_| other())
     }
 }
 

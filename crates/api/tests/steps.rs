@@ -300,3 +300,19 @@ fn any_session_runs_steps_by_name() -> Result<()> {
     assert_eq!(target.to_operation().name()?, "y");
     Ok(())
 }
+
+#[test]
+fn rows_without_elements_are_bounded() {
+    let g = Graph::new();
+    let x = g.placeholder::<f32>("x", [None, None]);
+    let session = g.session().unwrap();
+    let empty = |rows: usize| {
+        Tensor::from_slice::<f32>(thalweg_api::Shape::new(&[rows, 0]).unwrap(), &[]).unwrap()
+    };
+    let fetch = |rows| session.run::<_, Vec<Vec<f32>>>(&x, feed! { x: empty(rows) }, &[]);
+    assert_eq!(fetch(3).unwrap(), [[0.0f32; 0]; 3]);
+    let error = fetch(1 << 40).unwrap_err();
+    assert_eq!(error.code(), thalweg_api::Code::ResourceExhausted, "{error}");
+    let array = session.run::<_, [[f32; 0]; 2]>(&x, feed! { x: empty(1 << 40) }, &[]);
+    assert_eq!(array.unwrap_err().code(), thalweg_api::Code::InvalidArgument);
+}
