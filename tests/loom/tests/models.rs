@@ -82,7 +82,7 @@ fn slots_of_a_ring_are_filled_by_one_and_read_whole() {
 #[test]
 #[ignore = "long"]
 fn larger_models_of_the_pool() {
-    explore(None, || pool::sleep_model(2, 1));
+    explore(Some(4), || pool::sleep_model(2, 1));
     explore(Some(3), || pool::sleep_model(2, 2));
     explore(None, || pool::blocks_model(2, 2));
     explore(Some(3), || pool::blocks_model(2, 3));
