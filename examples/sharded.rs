@@ -1,12 +1,13 @@
 //! A partitioned model: the weights are split and placed on two parameter servers by size.
-//! Summaries are written for TensorBoard, and the checkpoint holds each variable as a whole, so it
-//! can be restored without partitioning.
+//! Summaries are written for TensorBoard. The checkpoint holds each variable as a whole, so the model
+//! is exported from it without partitioning.
 //!
 //! `cargo run --release --example sharded -- [FOLDER]`
 //!
 //! It prints how training goes, with the accuracy on unseen digits at its end: about 95 %, or 85 % in
 //! a build without `--release`, which learns for one epoch only; then how much each task holds (the
-//! servers about 300 kB each, the workers nothing) and the shapes that the checkpoint has. Without a
+//! servers about 300 kB each, the workers nothing), the shapes that the checkpoint has, and the folder of
+//! the exported model. Without a
 //! folder nothing is left behind; with one, look at `tensorboard --logdir FOLDER/events`.
 
 use std::sync::Arc;
@@ -17,10 +18,17 @@ use thalweg::formats::checkpoint::BundleReader;
 use thalweg::formats::{LocalStorage, Storage};
 use thalweg::train::trainer::Every;
 use thalweg::train::{
-    Cluster, Dense, Flatten, Layer, Model, Net, Partitioner, Phase, Spread, TrainOptions, Trainer,
-    losses, metrics, mnist,
+    Cluster, Dense, Flatten, Layer, Model, Net, Partitioner, Phase, Served, Spread, TrainOptions,
+    Trainer, export, losses, metrics, mnist,
 };
-use thalweg::{Adam, Result, tf};
+use thalweg::{Adam, Output, Result, tf};
+
+/// The hidden layer and the logits.
+fn scores(model: &Model, images: &Output<f32>) -> (Output<f32>, Output<f32>) {
+    let hidden = Dense::new(64).relu().apply(model, &Flatten.apply(model, images));
+    let logits = Dense::new(10).apply(model, &hidden);
+    (hidden, logits)
+}
 
 fn net(model: &Model) -> Net {
     // Partitions of 64 KiB. Evaluation has whole variables: the checkpoint fits all the same.
@@ -28,15 +36,19 @@ fn net(model: &Model) -> Net {
     let view = model.partitioned(cut);
     let model = if model.phase() == Phase::Training { &view } else { model };
     let (images, labels) = mnist::inputs(model);
-    let x = Dense::new(64).relu().apply(model, &Flatten.apply(model, &images));
-    let logits = Dense::new(10).apply(model, &x);
+    let (hidden, logits) = scores(model, &images);
     let loss = losses::softmax_cross_entropy(&logits, &labels);
     let accuracy = metrics::accuracy(&logits, &labels);
-    model.histogram_summary("hidden", &x);
+    model.histogram_summary("hidden", &hidden);
     model.scalar_summary("accuracy of a batch", &accuracy);
     model.image_summary("digits", &images, 3);
     model.text_summary("read as", &tf::as_string(logits.argmax(1)));
     Net::new((&images, &labels), &loss).metric("accuracy", accuracy)
+}
+
+fn served(model: &Model) -> Served {
+    let (images, _) = mnist::inputs(model);
+    Served::new().input("images", &images).output("logits", &scores(model, &images).1)
 }
 
 fn main() -> Result<()> {
@@ -47,6 +59,7 @@ fn main() -> Result<()> {
     let cluster = Cluster::local(2, 2)?.spread(Spread::Greedy);
     let epochs = if cfg!(debug_assertions) { 1 } else { 5 };
     let options = TrainOptions { epochs, folder: folder.clone(), batch: 50, ..Default::default() };
+    let options = TrainOptions { summary_steps: 20, ..options };
     let (digits, unseen) = (mnist::train()?.first(6000), mnist::test()?.first(1000));
     let outcome = Trainer::new(&cluster, options).evaluate(&unseen, Every::Epochs(5)).run(
         &digits,
@@ -59,10 +72,11 @@ fn main() -> Result<()> {
         }
     }
     let storage: Arc<dyn Storage> = Arc::new(LocalStorage::default());
-    let checkpoint = BundleReader::open(&storage, &outcome.checkpoint.unwrap_or_default())?;
-    for (name, entry) in checkpoint.entries() {
+    let checkpoint = outcome.checkpoint.unwrap_or_default();
+    for (name, entry) in BundleReader::open(&storage, &checkpoint)?.entries() {
         println!("saved {name} {}", entry.shape);
     }
+    println!("exported {}", export(&checkpoint, &format!("{folder}/model"), served)?);
     if given.is_none() {
         let _ = std::fs::remove_dir_all(&folder);
     }
