@@ -457,7 +457,8 @@ mod tests {
             assert_eq!(shown, expected, "{spec}");
         }
         for broken in ["T", "T: nosuch", "N: int >= x", "b: bool = maybe", "l: list(int = []"] {
-            assert!(parse_attr(broken).is_err(), "{broken}");
+            let error = parse_attr(broken).unwrap_err();
+            assert_eq!(error.code(), thalweg_tensor::Code::Internal, "{broken}: {error}");
         }
     }
 
@@ -475,7 +476,8 @@ mod tests {
         assert!(op.inputs[2].is_ref);
         assert_eq!(op.inputs[3].ty, ArgType::ListAttr("Tl".into()));
         assert_eq!(op.inputs[4].ty, ArgType::Fixed(DType::Int32));
-        assert!(Op::parse("X", &["a: U"], &[], &[]).is_err());
+        let unknown = Op::parse("X", &["a: U"], &[], &[]).map(|_| ()).unwrap_err();
+        assert_eq!(unknown.code(), thalweg_tensor::Code::Internal, "{unknown}");
     }
     #[test]
     fn interface_notation() {
