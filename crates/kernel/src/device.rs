@@ -4,7 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use thalweg_graph::{Graph, NodeId};
 use thalweg_tensor::{Error, Result, Tensor, err};
+
+use crate::{AnyKernel, KernelRegistry};
 
 /// A device name as users write it: any part may be missing or `*`.
 ///
@@ -154,6 +157,20 @@ pub trait Device: Send + Sync {
     fn download(&self, tensor: &Tensor) -> Result<Tensor>;
     /// A copy (or the tensor itself) in the device's memory.
     fn upload(&self, tensor: &Tensor) -> Result<Tensor>;
+    /// Groups the nodes of a partition that the device runs as one; it makes their kernels.
+    fn fuse(&self, graph: Graph, _: &Arc<KernelRegistry>) -> Result<(Graph, Vec<FusedNode>)> {
+        Ok((graph, Vec::new()))
+    }
+}
+
+/// A node that stands for several of a partition.
+pub struct FusedNode {
+    /// The node.
+    pub node: NodeId,
+    /// Its kernel, which takes inputs in the device's memory or the host's.
+    pub kernel: AnyKernel,
+    /// For each output, whether the kernel leaves it in host memory.
+    pub is_on_host: Vec<bool>,
 }
 
 /// A device whose memory is the host's.

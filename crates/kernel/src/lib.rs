@@ -11,6 +11,7 @@ mod context;
 mod device;
 mod environment;
 mod function;
+mod lowering;
 mod parallel;
 mod registry;
 mod rendezvous;
@@ -23,12 +24,14 @@ pub use cancellation::{Cancellation, Registration};
 pub use context::{
     AsyncCall, Completion, KernelContext, Outputs, SessionContext, StepContext, StepId,
 };
-pub use device::{Device, DeviceDescription, DeviceName, DeviceSpec, HostDevice};
+pub use device::{Device, DeviceDescription, DeviceName, DeviceSpec, FusedNode, HostDevice};
 pub use environment::{Clock, Entropy, Environment};
 pub use function::{CallDone, FunctionRunner, KeptFunction};
+pub use lowering::{Lower, Lowering, Operand, RegionVariable};
 pub use parallel::{OneThread, Parallel};
 pub use registry::{
-    AnyKernel, AsyncKernel, Constraint, Family, Kernel, KernelInit, KernelRegistry, KernelSpec,
+    ACCELERATORS, AnyKernel, AsyncKernel, Constraint, Family, Kernel, KernelInit, KernelRegistry,
+    KernelSpec,
 };
 pub use rendezvous::{Received, Rendezvous, RendezvousKey};
 pub use resource::{ResourceManager, StateObserver};

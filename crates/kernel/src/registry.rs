@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Node, NodeAttrs, OpDef};
+use thalweg_hlo::is_supported;
 use thalweg_tensor::{Budget, DType, Result, err};
 
 use crate::context::{AsyncCall, KernelContext};
 use crate::environment::Environment;
+use crate::lowering::Lower;
 
 /// Computes a node. Attrs are read when the kernel is created; `compute` must not block its thread.
 pub trait Kernel: Send + Sync {
@@ -71,6 +73,12 @@ impl<'a> KernelInit<'a> {
     }
 }
 
+/// The device types of accelerators: their devices run the specs of [`KernelSpec::ACCELERATOR`].
+pub const ACCELERATORS: &[&str] = &["GPU", "TPU", "XLA_CPU"];
+
+/// The device type of specs that serve every accelerator.
+const ANY_ACCELERATOR: &str = "accelerator";
+
 /// A type attr and the dtypes it may have.
 pub type Constraint = (&'static str, &'static [DType]);
 
@@ -91,6 +99,12 @@ pub struct KernelSpec {
     pub is_cheap: bool,
     /// Creates the kernel for a node.
     pub create: fn(&KernelInit<'_>) -> Result<AnyKernel>,
+    /// Lowers a node to StableHLO, instead of a kernel: on accelerators. `host_inputs` are then those
+    /// that must be known when the node is compiled.
+    pub lower: Option<Lower>,
+    /// Whether the lowering reads no elements of its inputs, so that its outputs are known when shapes
+    /// are.
+    pub reads_shapes: bool,
 }
 
 impl KernelSpec {
@@ -103,12 +117,44 @@ impl KernelSpec {
         host_outputs: &[],
         is_cheap: false,
         create: |init| Err(err!(Unimplemented, "{} has no kernel", init.node.op.name)),
+        lower: None,
+        reads_shapes: false,
     };
 
+    /// A kernel that runs on the host for a node of any accelerator: it handles state, no elements.
+    pub const ACCELERATOR: KernelSpec = KernelSpec { device: ANY_ACCELERATOR, ..KernelSpec::CPU };
+
+    /// The lowering of an op, for every accelerator and every dtype that programs know.
+    pub const fn lowering(op: &'static str, lower: Lower) -> KernelSpec {
+        KernelSpec { op, lower: Some(lower), ..KernelSpec::ACCELERATOR }
+    }
+
+    /// The same with inputs that must be known when the node is compiled.
+    pub const fn with_host_inputs(self, host_inputs: &'static [&'static str]) -> KernelSpec {
+        KernelSpec { host_inputs, ..self }
+    }
+
+    /// The same for an op whose outputs follow from the shapes of its inputs.
+    pub const fn of_shapes(self) -> KernelSpec {
+        KernelSpec { reads_shapes: true, ..self }
+    }
+
+    /// The same for some dtypes only.
+    pub const fn for_dtypes(self, constraints: &'static [Constraint]) -> KernelSpec {
+        KernelSpec { constraints, ..self }
+    }
+
+    /// Whether a device of this type runs the spec's nodes.
+    pub fn serves(&self, device_type: &str) -> bool {
+        self.device == device_type
+            || self.device == ANY_ACCELERATOR && ACCELERATORS.contains(&device_type)
+    }
+
     fn accepts(&self, node: &Node) -> bool {
+        let is_lowered = || self.lower.is_none() || has_program_dtypes(node);
         self.constraints.iter().all(|(attr, allowed)| {
             node.attrs().dtype(attr).is_ok_and(|dtype| allowed.contains(&dtype))
-        })
+        }) && is_lowered()
     }
 }
 
@@ -144,7 +190,7 @@ impl KernelRegistry {
     /// The kernel for a node on a device type.
     pub fn find(&self, node: &Node, device_type: &str) -> Result<&KernelSpec> {
         let specs = self.for_op(&node.op.name);
-        specs.iter().find(|s| s.device == device_type && s.accepts(node)).ok_or_else(|| {
+        specs.iter().find(|s| s.serves(device_type) && s.accepts(node)).ok_or_else(|| {
             if specs.is_empty() {
                 let why = why_missing(&node.op.name);
                 return err!(Unimplemented, "{} has no kernel here{why}", node.op.name);
@@ -164,6 +210,16 @@ impl KernelRegistry {
             )
         })
     }
+}
+
+/// Whether a program can have all values of a node: numbers, and handles of variables.
+fn has_program_dtypes(node: &Node) -> bool {
+    let fits = |dtype: DType| is_supported(dtype) || dtype == DType::Resource;
+    let attrs = node.attrs();
+    let is_type = |name: &str| attrs.dtype(name).is_ok_and(|dtype| !fits(dtype));
+    let is_list = |name: &str| attrs.dtypes(name).is_ok_and(|all| !all.iter().all(|&d| fits(d)));
+    node.outputs.iter().all(|output| fits(output.dtype))
+        && !node.op.attrs.iter().any(|attr| is_type(&attr.name) || is_list(&attr.name))
 }
 
 /// What to do instead, where an op cannot have a kernel.

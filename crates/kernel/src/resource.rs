@@ -57,6 +57,11 @@ impl ResourceManager {
         })
     }
 
+    /// Whether something observes changes.
+    pub fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
     /// Whether there is no state.
     pub fn is_empty(&self) -> bool {
         self.resources.lock().is_empty()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use thalweg_tensor::{Budget, DType, Error, PartialShape, Resource, Result, Tensor, ensure, err};
 
 /// A named tensor that outlives steps.
@@ -34,6 +34,12 @@ impl VariableBuffer {
     /// The value as it is now.
     pub fn snapshot(&self) -> Tensor {
         self.value.read().clone()
+    }
+
+    /// The value, locked for an accelerator, which replaces it by what a program makes of it. Whoever
+    /// locks several buffers does so in the order of their addresses.
+    pub fn lock(&self) -> RwLockWriteGuard<'_, Tensor> {
+        self.value.write()
     }
 }
 

@@ -6,6 +6,7 @@
 mod aliases;
 mod choose;
 mod cost;
+mod evaluate;
 mod frames;
 mod groups;
 mod late_receives;
@@ -15,6 +16,7 @@ mod optimize;
 mod partition;
 mod place;
 mod prune;
+mod regions;
 mod specialize;
 
 use std::sync::Arc;
@@ -26,12 +28,14 @@ use thalweg_tensor::{Context, Result, Shape, bail, err};
 
 pub use aliases::{Aliases, FETCHED_ALIAS, fetches_alias, forwarded_inputs};
 pub use cost::{CostSource, Links, NodeCost, StaticCosts};
+pub use evaluate::Evaluator;
 pub use frames::{Frame, Frames};
 pub use lower::{LowerSelection, lower};
 pub use optimize::optimize;
 pub use partition::{BFLOAT16_SENDS, NEVER_DEAD, partition};
 pub use place::{Placement, Reason, place};
 pub use prune::prune;
+pub use regions::{Region, form_regions};
 
 /// The feeds, fetches and targets of a step: one plan serves all steps with equal signatures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

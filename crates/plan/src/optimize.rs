@@ -1,20 +1,16 @@
 //! Constant folding and common subexpression elimination. Results are nodes of TensorFlow's own ops.
 
 use std::hash::{Hash, Hasher};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 use thalweg_graph::{Attrs, Graph, Node, NodeId, OutputInfo, Role, dependencies, keep_nodes};
-use thalweg_kernel::{
-    AnyKernel, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, KernelContext,
-    KernelInit, KernelRegistry, SessionContext, StepContext, StepId, Value,
-};
+use thalweg_kernel::{KernelRegistry, Value};
 use thalweg_proto::TensorProto;
-use thalweg_tensor::{Budget, FlushDenormals, Result, Tensor};
+use thalweg_tensor::{Budget, Result, Tensor};
 
-use crate::Placement;
+use crate::{Evaluator, Placement};
 
 /// Most bytes of inputs, and of outputs, of a node that is folded.
 const FOLD_BYTES_MAX: usize = 1 << 20;
@@ -49,9 +45,8 @@ pub fn optimize(
 
 struct Pass<'a> {
     graph: &'a Graph,
-    kernels: &'a Arc<KernelRegistry>,
     const_op: Arc<thalweg_graph::Op>,
-    step: Arc<StepContext>,
+    evaluator: Evaluator,
     /// For a merged node, the equal node that replaces it.
     same_as: FxHashMap<NodeId, NodeId>,
     seen: FxHashMap<u64, SmallVec<[NodeId; 1]>>,
@@ -66,9 +61,8 @@ impl<'a> Pass<'a> {
     fn new(graph: &'a Graph, kernels: &'a Arc<KernelRegistry>) -> Result<Self> {
         Ok(Pass {
             graph,
-            kernels,
             const_op: graph.registry().get("Const")?.clone(),
-            step: folding_step(),
+            evaluator: Evaluator::new(kernels, 8 * FOLD_BYTES_MAX),
             same_as: FxHashMap::default(),
             seen: FxHashMap::default(),
             values: FxHashMap::default(),
@@ -127,7 +121,7 @@ impl<'a> Pass<'a> {
                 _ => None,
             }
         } else {
-            self.computed(node, &mut inputs)
+            self.evaluator.evaluate(node, &mut inputs).and_then(|mut all| all.pop())
         };
         let Some(value) = value else {
             self.spent += bytes.max(FOLD_FAILURE_BYTES);
@@ -135,25 +129,6 @@ impl<'a> Pass<'a> {
         };
         self.spent += bytes + value.size_bytes();
         (value.size_bytes() <= FOLD_BYTES_MAX).then_some(value)
-    }
-
-    /// The output of a node's kernel. A node whose kernel fails here stays, and fails in its step with
-    /// an error for the client.
-    fn computed(&self, node: &Node, inputs: &mut [Value]) -> Option<Tensor> {
-        let spec = self.kernels.find(node, "CPU").ok()?;
-        let environment = self.step.environment();
-        let init = KernelInit { node, budget: self.step.budget(), environment };
-        let mut outputs = [Value::Empty];
-        let dtypes = [node.outputs[0].dtype];
-        let run = || {
-            let Ok(AnyKernel::Sync(kernel)) = (spec.create)(&init) else { return None };
-            let mut ctx = KernelContext::new(node, &dtypes, &self.step, inputs, &mut outputs);
-            let _flush = FlushDenormals::enter();
-            kernel.compute(&mut ctx).ok()
-        };
-        catch_unwind(AssertUnwindSafe(run)).ok().flatten()?;
-        let [Value::Tensor(value)] = outputs else { return None };
-        Some(value)
     }
 
     /// The value of a constant without control inputs, unless it is large.
@@ -246,13 +221,4 @@ fn without_orphans(graph: &Graph, nodes: Vec<Node>, placement: &mut Placement) -
     let is_kept = dependencies(&nodes, graph.ids().filter(is_root));
     placement.retain(&is_kept);
     Graph::from_nodes(graph, keep_nodes(nodes, &is_kept))
-}
-
-/// A step context without devices, files or threads: kernels of pure nodes need none.
-fn folding_step() -> Arc<StepContext> {
-    let budget = Budget::new(8 * FOLD_BYTES_MAX);
-    let device = DeviceDescription::cpu(DeviceName::cpu("fold", 0, 0), 0);
-    let session = Arc::new(SessionContext::isolated(&budget, Environment::frozen()));
-    let (id, cancellation) = (StepId::default(), Cancellation::default());
-    Arc::new(StepContext::new(session, HostDevice::shared(device), id, cancellation))
 }

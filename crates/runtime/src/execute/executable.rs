@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustc_hash::FxHashMap;
 use thalweg_graph::{Flag, Graph, Node, Role, Successors};
 use thalweg_kernel::{
     AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
@@ -178,7 +179,7 @@ pub(crate) type StatefulKernels<'a> = dyn Fn(&Node, Create<'_>) -> Result<AnyKer
 
 /// The registries and the session's state from which kernels are created.
 pub(crate) struct KernelSource<'a> {
-    pub(crate) kernels: &'a KernelRegistry,
+    pub(crate) kernels: &'a Arc<KernelRegistry>,
     pub(crate) budget: &'a Arc<Budget>,
     pub(crate) environment: &'a Environment,
     /// Kernels of stateful nodes, one per node for all plans of a session.
@@ -211,13 +212,17 @@ impl Executable {
         source: &KernelSource<'_>,
     ) -> Result<Executable> {
         check_size(&graph)?;
+        let (graph, fused) = device.fuse(graph, source.kernels)?;
         let is_framed = interface.may_receive_dead || graph.has_control_flow();
         let layout = if is_framed { Some(Layout::of(&graph)?) } else { None };
         let mut builder = Builder::new(&*device, interface, source, layout);
+        for node in &fused {
+            builder.fused.insert(node.node.index(), node.kernel.clone());
+        }
         let mut nodes = builder.nodes(&graph)?;
         let (constants, feeds) = (builder.constants, builder.feeds.into());
         let mut layout = builder.layout;
-        let transfers = Transfers::of(&graph, &*device, source.kernels)?;
+        let transfers = Transfers::of(&graph, &*device, source.kernels, &fused)?;
         let flat = FlatInputs::of(&graph, &mut nodes, layout.as_mut(), &transfers)?;
         let mut exec = Executable {
             device_name: device.description().name.to_string().into(),
@@ -350,6 +355,8 @@ struct Builder<'a> {
     device: &'a dyn Device,
     source: &'a KernelSource<'a>,
     constants: Vec<Tensor>,
+    /// Kernels of nodes that stand for several.
+    fused: FxHashMap<usize, AnyKernel>,
     is_function: bool,
     is_partial: bool,
     layout: Option<Layout>,
@@ -374,6 +381,7 @@ impl<'a> Builder<'a> {
             source,
             layout,
             constants: Vec::new(),
+            fused: FxHashMap::default(),
             is_function: interface.is_function,
             is_partial: interface.is_partial,
             feeds: vec![None; interface.feeds],
@@ -467,7 +475,7 @@ impl<'a> Builder<'a> {
             | Role::Placeholder
             | Role::PlaceholderWithDefault
             | Role::Variable
-            | Role::VarHandle => match self.make_kernel(node)? {
+            | Role::VarHandle => match self.make_kernel(i, node)? {
                 AnyKernel::Sync(kernel) => Kind::Kernel(kernel),
                 AnyKernel::Async(kernel) => Kind::Async(kernel),
             },
@@ -498,7 +506,11 @@ impl<'a> Builder<'a> {
         if declared.is_object() { Ok(value) } else { self.device.upload(&value) }
     }
 
-    fn make_kernel(&mut self, node: &Node) -> Result<AnyKernel> {
+    fn make_kernel(&mut self, i: usize, node: &Node) -> Result<AnyKernel> {
+        if let Some(kernel) = self.fused.get(&i) {
+            self.cost_ns = UNKNOWN_COST_NS;
+            return Ok(kernel.clone());
+        }
         let KernelSource { kernels, budget, environment, stateful, .. } = self.source;
         let spec = kernels.find(node, &self.device.description().name.device_type)?;
         self.cost_ns = if spec.is_cheap { 0 } else { UNKNOWN_COST_NS };

@@ -1,7 +1,7 @@
 //! Copies between device and host memory on the edges of a partition, where the two differ.
 
 use thalweg_graph::{Endpoint, Graph, Role};
-use thalweg_kernel::{Device, KernelRegistry};
+use thalweg_kernel::{Device, FusedNode, KernelRegistry};
 use thalweg_tensor::Result;
 
 /// A copy between memories that an edge needs.
@@ -16,6 +16,8 @@ pub(crate) enum Transfer {
 pub(crate) struct Transfers {
     /// For each node, whether each input and output is on the host; empty if all memory is.
     on_host: Vec<(Vec<bool>, Vec<bool>)>,
+    /// For each node, whether its kernel takes inputs in either memory.
+    takes_any: Vec<bool>,
 }
 
 impl Transfers {
@@ -23,13 +25,16 @@ impl Transfers {
         graph: &Graph,
         device: &dyn Device,
         kernels: &KernelRegistry,
+        fused: &[FusedNode],
     ) -> Result<Transfers> {
         if device.description().shares_host_memory {
-            return Ok(Transfers { on_host: Vec::new() });
+            return Ok(Transfers { on_host: Vec::new(), takes_any: Vec::new() });
         }
+        let mut takes_any = vec![false; graph.len()];
+        fused.iter().for_each(|f| takes_any[f.node.index()] = true);
         let device_type = &device.description().name.device_type;
         let mut on_host = Vec::with_capacity(graph.len());
-        for node in graph.nodes() {
+        for (id, node) in graph.ids().zip(graph.nodes()) {
             // Strings, handles and variants have no other memory than the host's.
             let mut inputs: Vec<bool> =
                 node.inputs.iter().map(|e| graph.output(*e).dtype.is_object()).collect();
@@ -45,6 +50,10 @@ impl Transfers {
                 Role::Merge => outputs[1] = true,
                 // Identities, constants and calls with their `_Arg` and `_Retval` move nothing.
                 role if role.is_interpreted() => {}
+                _ if takes_any[id.index()] => {
+                    let of_node = fused.iter().find(|f| f.node == id);
+                    outputs = of_node.map(|f| f.is_on_host.clone()).unwrap_or(outputs);
+                }
                 _ => {
                     let spec = kernels.find(node, device_type)?;
                     for name in spec.host_inputs {
@@ -57,11 +66,11 @@ impl Transfers {
             }
             on_host.push((inputs, outputs));
         }
-        Ok(Transfers { on_host })
+        Ok(Transfers { on_host, takes_any })
     }
 
     pub(crate) fn between(&self, from: Endpoint, to: usize, input: usize) -> Transfer {
-        if self.on_host.is_empty() {
+        if self.on_host.is_empty() || self.takes_any[to] {
             return Transfer::None;
         }
         let is_on_host = self.on_host[from.node.index()].1[from.index as usize];

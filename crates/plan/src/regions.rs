@@ -1,0 +1,597 @@
+//! Regions: what an accelerator compiles and runs as one program.
+//!
+//! The nodes of a partition that have a lowering are grouped into regions, and each region becomes one
+//! node. All inputs of a region must be there before it runs, so grouping must not make a region wait
+//! for what waits for it, also by way of other partitions, which this pass does not see. Therefore:
+//!
+//! - A *source* is an output that the partition cannot compute by itself: of a `_Recv`, of an argument, of
+//!   a node without lowering, of a control flow op. `needs(v)` is the set of sources that node `v` waits
+//!   for, directly or not.
+//! - A node may run later than it could, but not later than its readers may: `waits(v)` is the
+//!   intersection of `waits` of its readers in regions and of `needs` of its other readers.
+//! - A region is the set of nodes of one frame with equal `waits`.
+//!
+//! A region then waits only for sources that each of its readers elsewhere needs as well, so it delays
+//! nothing that its own inputs could depend on. The same holds for dead values: if a source of the region
+//! is dead, whatever reads the region's nodes is dead too.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use thalweg_graph::{ArgDef, ArgType, Endpoint, Graph, Node, NodeId, Op, Role, Successors};
+use thalweg_kernel::KernelRegistry;
+use thalweg_tensor::{Result, err};
+
+use crate::Frames;
+
+/// Most bytes of a constant that a region holds itself; larger ones are inputs, uploaded once.
+const CONSTANT_BYTES_MAX: usize = 1024;
+/// Most bytes that the sets of sources of one partition take; beyond, nodes stay alone.
+const SET_BYTES_MAX: usize = 64 << 20;
+/// Name of a region's op.
+const REGION: &str = "_Region";
+
+/// A region of a partition.
+pub struct Region {
+    /// Its node in the partition's new graph.
+    pub node: NodeId,
+    /// Its nodes. The first are its inputs, as `_Arg`s in the order of the region's node's inputs.
+    pub body: Graph,
+    /// For each input, whether its value must be known when the region is compiled.
+    pub is_static: Vec<bool>,
+    /// The outputs of the region's node, as outputs of nodes of `body`.
+    pub outputs: Vec<Endpoint>,
+    /// For each output, whether all its readers are on the host.
+    pub is_read_on_host: Vec<bool>,
+}
+
+/// The partition with a node for each region, and the regions.
+pub fn form_regions(
+    graph: Graph,
+    kernels: &KernelRegistry,
+    device_type: &str,
+) -> Result<(Graph, Vec<Region>)> {
+    let members: Vec<Member> =
+        graph.nodes().iter().map(|node| Member::of(&graph, node, kernels, device_type)).collect();
+    if !members.iter().any(|m| matches!(m, Member::Lowered { .. })) {
+        return Ok((graph, Vec::new()));
+    }
+    let order = graph.topological_order();
+    if order.len() < graph.len() {
+        // The graph has a cycle that is not a loop; the executor reports it.
+        return Ok((graph, Vec::new()));
+    }
+    let groups = Grouping::new(&graph, &members, &order)?.groups();
+    Fusion { graph: &graph, members: &members, order: &order }.fuse(groups)
+}
+
+/// What a node is to regions.
+enum Member {
+    /// It has a lowering; for each input, whether it must be known at compilation. Its outputs may
+    /// follow from the shapes of its inputs.
+    Lowered { is_static: Vec<bool>, reads_shapes: bool },
+    /// It belongs to whatever region it is next to: `Identity`, `NoOp`.
+    Neutral,
+    /// A constant, which each region that reads it holds itself, or gets as input.
+    Constant { is_small: bool },
+    /// A handle or reference of state that is always there.
+    State,
+    /// It stays a node of the executor.
+    Outside,
+}
+
+impl Member {
+    fn of(graph: &Graph, node: &Node, kernels: &KernelRegistry, device_type: &str) -> Member {
+        let spec = kernels.find(node, device_type).ok();
+        let is_free = node.control_inputs.is_empty() && node.inputs.is_empty();
+        match node.role() {
+            Role::Const if is_free && !node.outputs[0].dtype.is_object() => {
+                let bytes = node.outputs[0]
+                    .shape
+                    .to_shape()
+                    .map(|shape| shape.num_elements().saturating_mul(node.outputs[0].dtype.size()));
+                Member::Constant { is_small: bytes.is_some_and(|b| b <= CONSTANT_BYTES_MAX) }
+            }
+            Role::Variable | Role::VarHandle if is_free => Member::State,
+            Role::NoOp => Member::Neutral,
+            Role::Identity if spec.is_some_and(|s| s.lower.is_some()) => Member::Neutral,
+            _ => match spec {
+                Some(spec) if spec.lower.is_some() => {
+                    let mut is_static = vec![false; node.inputs.len()];
+                    for name in spec.host_inputs {
+                        // A name that the op lacks is found by the test of all lowerings.
+                        if let Ok(range) = node.input_range(name) {
+                            is_static[range].fill(true);
+                        }
+                    }
+                    debug_assert!(node.inputs.iter().all(|e| e.node.index() < graph.len()));
+                    Member::Lowered { is_static, reads_shapes: spec.reads_shapes }
+                }
+                _ => Member::Outside,
+            },
+        }
+    }
+
+    fn is_inside(&self) -> bool {
+        matches!(self, Member::Lowered { .. } | Member::Neutral)
+    }
+
+    /// Whether the node's outputs are there without waiting.
+    fn is_always_there(&self) -> bool {
+        matches!(self, Member::Constant { .. } | Member::State)
+    }
+
+    fn needs_static(&self, input: usize) -> bool {
+        matches!(self, Member::Lowered { is_static, .. } if is_static.get(input) == Some(&true))
+    }
+}
+
+/// Sets of sources, each stored once.
+#[derive(Default)]
+struct Sets {
+    all: Vec<Arc<[u64]>>,
+    by_bits: FxHashMap<Arc<[u64]>, u32>,
+    bytes: usize,
+}
+
+impl Sets {
+    fn intern(&mut self, bits: &[u64]) -> u32 {
+        let end = bits.iter().rposition(|&word| word != 0).map_or(0, |i| i + 1);
+        if let Some(&id) = self.by_bits.get(&bits[..end]) {
+            return id;
+        }
+        let set: Arc<[u64]> = bits[..end].into();
+        let id = self.all.len() as u32;
+        self.bytes += 8 * end + 64;
+        self.all.push(set.clone());
+        self.by_bits.insert(set, id);
+        id
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.bytes > SET_BYTES_MAX
+    }
+
+    fn union_into(&self, bits: &mut Vec<u64>, id: u32) {
+        let other = &self.all[id as usize];
+        if bits.len() < other.len() {
+            bits.resize(other.len(), 0);
+        }
+        bits.iter_mut().zip(other.iter()).for_each(|(a, b)| *a |= b);
+    }
+
+    fn intersect_into(&self, bits: &mut Vec<u64>, id: u32) {
+        let other = &self.all[id as usize];
+        bits.truncate(other.len());
+        bits.iter_mut().zip(other.iter()).for_each(|(a, b)| *a &= b);
+    }
+}
+
+/// Groups nodes into regions.
+struct Grouping<'a> {
+    graph: &'a Graph,
+    members: &'a [Member],
+    order: &'a [NodeId],
+    frames: Frames,
+    sets: Sets,
+    /// For each node, the sources that it waits for.
+    needs: Vec<u32>,
+    /// For each node that is a source, its first position among sources, by output.
+    first_source: FxHashMap<NodeId, usize>,
+    /// Outputs of nodes inside that another node needs when it is compiled, though they are not known
+    /// then: they end a region and are a source of the next.
+    barriers: FxHashMap<Endpoint, usize>,
+    num_sources: usize,
+}
+
+impl<'a> Grouping<'a> {
+    fn new(graph: &'a Graph, members: &'a [Member], order: &'a [NodeId]) -> Result<Self> {
+        let mut grouping = Grouping {
+            graph,
+            members,
+            order,
+            frames: Frames::of(graph)?,
+            sets: Sets::default(),
+            needs: vec![0; graph.len()],
+            first_source: FxHashMap::default(),
+            barriers: FxHashMap::default(),
+            num_sources: 0,
+        };
+        grouping.find_barriers();
+        for &id in order {
+            let member = &members[id.index()];
+            if !member.is_inside() && !member.is_always_there() {
+                grouping.first_source.insert(id, grouping.num_sources);
+                // The control output is a source of its own.
+                grouping.num_sources += graph.node(id).outputs.len() + 1;
+            }
+        }
+        grouping.find_needs();
+        Ok(grouping)
+    }
+
+    /// Finds outputs that must be known at compilation and are not.
+    fn find_barriers(&mut self) {
+        // Whether all outputs of a node follow from shapes and constants.
+        let mut is_known = vec![false; self.graph.len()];
+        for &id in self.order {
+            let node = self.graph.node(id);
+            let member = &self.members[id.index()];
+            is_known[id.index()] = match member {
+                Member::Constant { .. } => true,
+                Member::Lowered { reads_shapes: true, .. } => true,
+                Member::Lowered { .. } | Member::Neutral => {
+                    self.graph.is_pure(node)
+                        && !node.inputs.is_empty()
+                        && node.inputs.iter().all(|e| is_known[e.node.index()])
+                }
+                _ => false,
+            };
+            for (i, e) in node.inputs.iter().enumerate() {
+                let is_open = self.members[e.node.index()].is_inside() && !is_known[e.node.index()];
+                if member.needs_static(i) && is_open {
+                    let next = self.num_sources;
+                    let position = *self.barriers.entry(*e).or_insert(next);
+                    self.num_sources = self.num_sources.max(position + 1);
+                }
+            }
+        }
+    }
+
+    /// The set of sources for which a node's input waits.
+    fn add_input(&self, bits: &mut Vec<u64>, reader: &Member, input: usize, e: Endpoint) {
+        self.sets.union_into(bits, self.needs[e.node.index()]);
+        if let Some(first) = self.first_source.get(&e.node) {
+            set_bit(bits, first + e.index as usize);
+        }
+        if reader.needs_static(input)
+            && let Some(&barrier) = self.barriers.get(&e)
+        {
+            set_bit(bits, barrier);
+        }
+    }
+
+    fn find_needs(&mut self) {
+        self.sets.intern(&[]);
+        let mut bits = Vec::new();
+        for &id in self.order {
+            let node = self.graph.node(id);
+            bits.clear();
+            for (i, e) in node.inputs.iter().enumerate() {
+                if self.graph.is_back_edge(e.node, node) {
+                    continue;
+                }
+                self.add_input(&mut bits, &self.members[id.index()], i, *e);
+            }
+            for control in &node.control_inputs {
+                self.sets.union_into(&mut bits, self.needs[control.index()]);
+                if let Some(first) = self.first_source.get(control) {
+                    set_bit(&mut bits, first + self.graph.node(*control).outputs.len());
+                }
+            }
+            self.needs[id.index()] = self.sets.intern(&bits);
+            if self.sets.is_too_large() {
+                return;
+            }
+        }
+    }
+
+    /// The nodes of each region, by frame and awaited sources.
+    fn groups(mut self) -> Vec<Vec<NodeId>> {
+        if self.sets.is_too_large() {
+            let inside = |id: &&NodeId| self.members[id.index()].is_inside();
+            return self.order.iter().filter(inside).map(|&id| vec![id]).collect();
+        }
+        let successors = Successors::of(self.graph);
+        let is_strict = self.graph.has_control_flow();
+        let mut waits = self.needs.clone();
+        for &id in self.order.iter().rev() {
+            let node = self.graph.node(id);
+            if !self.members[id.index()].is_inside() {
+                continue;
+            }
+            // A change of state happens whether or not what reads its result is dead.
+            if is_strict && !self.graph.is_pure(node) {
+                continue;
+            }
+            let mut bits: Option<Vec<u64>> = None;
+            for &reader in successors.after(id) {
+                let bound = self.bound(id, reader, &waits);
+                match &mut bits {
+                    None => bits = Some(self.sets.all[bound as usize].to_vec()),
+                    Some(bits) => self.sets.intersect_into(bits, bound),
+                }
+            }
+            if let Some(bits) = bits {
+                waits[id.index()] = self.sets.intern(&bits);
+            }
+        }
+        let mut groups: BTreeMap<(u32, u32), Vec<NodeId>> = BTreeMap::new();
+        for &id in self.order {
+            if self.members[id.index()].is_inside() {
+                let key = (self.frames.of[id.index()], waits[id.index()]);
+                groups.entry(key).or_default().push(id);
+            }
+        }
+        groups.into_values().collect()
+    }
+
+    /// What `id` may wait for without delaying its reader.
+    fn bound(&self, id: NodeId, reader: NodeId, waits: &[u32]) -> u32 {
+        let node = self.graph.node(reader);
+        let member = &self.members[reader.index()];
+        let is_barrier =
+            node.inputs.iter().enumerate().any(|(i, e)| {
+                e.node == id && member.needs_static(i) && self.barriers.contains_key(e)
+            });
+        let is_other_frame = self.frames.of[id.index()] != self.frames.of[reader.index()];
+        match node.role() {
+            // It does not wait for all its inputs.
+            Role::Merge => self.needs[id.index()],
+            _ if is_barrier || is_other_frame => self.needs[id.index()],
+            _ if member.is_inside() => waits[reader.index()],
+            _ => self.needs[reader.index()],
+        }
+    }
+}
+
+fn set_bit(bits: &mut Vec<u64>, position: usize) {
+    if bits.len() <= position / 64 {
+        bits.resize(position / 64 + 1, 0);
+    }
+    bits[position / 64] |= 1 << (position % 64);
+}
+
+/// Replaces groups of nodes by regions.
+struct Fusion<'a> {
+    graph: &'a Graph,
+    members: &'a [Member],
+    order: &'a [NodeId],
+}
+
+impl Fusion<'_> {
+    fn fuse(&self, groups: Vec<Vec<NodeId>>) -> Result<(Graph, Vec<Region>)> {
+        let is_worth_it = |group: &Vec<NodeId>| {
+            group.iter().any(|id| matches!(self.members[id.index()], Member::Lowered { .. }))
+        };
+        let groups: Vec<Vec<NodeId>> = groups.into_iter().filter(is_worth_it).collect();
+        let mut group_of: Vec<Option<u32>> = vec![None; self.graph.len()];
+        for (number, group) in groups.iter().enumerate() {
+            group.iter().for_each(|id| group_of[id.index()] = Some(number as u32));
+        }
+        let successors = Successors::of(self.graph);
+        let drafts: Vec<Draft> = groups
+            .iter()
+            .enumerate()
+            .map(|(number, group)| self.draft(number as u32, group, &group_of, &successors))
+            .collect::<Result<_>>()?;
+        self.assemble(drafts, &group_of)
+    }
+
+    /// The region of a group, with its inputs and outputs as outputs of nodes of the partition.
+    fn draft(
+        &self,
+        number: u32,
+        group: &[NodeId],
+        group_of: &[Option<u32>],
+        successors: &Successors,
+    ) -> Result<Draft> {
+        let mut draft = Draft::default();
+        for &id in group {
+            let node = self.graph.node(id);
+            for (i, e) in node.inputs.iter().enumerate() {
+                if group_of[e.node.index()] == Some(number) {
+                    continue;
+                }
+                let is_static = self.members[id.index()].needs_static(i);
+                let is_held = match &self.members[e.node.index()] {
+                    Member::Constant { is_small } => *is_small || is_static,
+                    _ => false,
+                };
+                if is_held {
+                    draft.constants.insert(e.node);
+                    continue;
+                }
+                let next = draft.inputs.len();
+                let position = *draft.input_positions.entry(*e).or_insert(next);
+                if position == next {
+                    draft.inputs.push(*e);
+                    draft.is_static.push(false);
+                }
+                draft.is_static[position] |= is_static;
+            }
+            for control in &node.control_inputs {
+                if group_of[control.index()] != Some(number)
+                    && !self.members[control.index()].is_always_there()
+                    && !draft.controls.contains(control)
+                {
+                    draft.controls.push(*control);
+                }
+            }
+            self.find_outputs(number, id, group_of, successors, &mut draft);
+        }
+        draft.nodes = group.to_vec();
+        Ok(draft)
+    }
+
+    fn find_outputs(
+        &self,
+        number: u32,
+        id: NodeId,
+        group_of: &[Option<u32>],
+        successors: &Successors,
+        draft: &mut Draft,
+    ) {
+        for index in 0..self.graph.node(id).outputs.len() as u32 {
+            let e = Endpoint { node: id, index };
+            let reads = |reader: &&NodeId| {
+                group_of[reader.index()] != Some(number)
+                    && self.graph.node(**reader).inputs.contains(&e)
+            };
+            let readers: SmallVec<[&NodeId; 4]> =
+                successors.after(id).iter().filter(reads).collect();
+            if readers.is_empty() {
+                continue;
+            }
+            let is_host = |reader: &&NodeId| self.graph.node(**reader).role() == Role::Send;
+            draft.outputs.push(e);
+            draft.is_read_on_host.push(readers.iter().all(is_host));
+        }
+    }
+
+    /// The new graph: nodes outside of regions in their order, then the regions.
+    fn assemble(
+        &self,
+        drafts: Vec<Draft>,
+        group_of: &[Option<u32>],
+    ) -> Result<(Graph, Vec<Region>)> {
+        let is_dropped = self.unread_constants(&drafts, group_of);
+        let mut position = vec![NodeId(0); self.graph.len()];
+        let mut kept = Vec::new();
+        for id in self.graph.ids() {
+            if group_of[id.index()].is_none() && !is_dropped[id.index()] {
+                position[id.index()] = NodeId(kept.len() as u32);
+                kept.push(id);
+            }
+        }
+        let first_region = kept.len() as u32;
+        let mut moved: FxHashMap<Endpoint, Endpoint> = FxHashMap::default();
+        for (number, draft) in drafts.iter().enumerate() {
+            let node = NodeId(first_region + number as u32);
+            for (index, e) in draft.outputs.iter().enumerate() {
+                moved.insert(*e, Endpoint { node, index: index as u32 });
+            }
+        }
+        let place = |id: NodeId| match group_of[id.index()] {
+            Some(number) => NodeId(first_region + number),
+            None => position[id.index()],
+        };
+        let endpoint = |e: &Endpoint| {
+            moved.get(e).copied().unwrap_or(Endpoint { node: position[e.node.index()], ..*e })
+        };
+        let mut nodes: Vec<Node> = kept.iter().map(|&id| self.graph.node(id).clone()).collect();
+        for node in &mut nodes {
+            node.inputs.iter_mut().for_each(|e| *e = endpoint(e));
+            let mut seen = FxHashSet::default();
+            node.control_inputs.iter_mut().for_each(|c| *c = place(*c));
+            node.control_inputs.retain(|c| seen.insert(*c));
+        }
+        let mut regions = Vec::with_capacity(drafts.len());
+        for (number, draft) in drafts.into_iter().enumerate() {
+            let mut node = self.region_node(&draft, number)?;
+            node.inputs = draft.inputs.iter().map(endpoint).collect();
+            let mut seen = FxHashSet::default();
+            node.control_inputs =
+                draft.controls.iter().map(|&c| place(c)).filter(|c| seen.insert(*c)).collect();
+            let id = NodeId(nodes.len() as u32);
+            nodes.push(node);
+            regions.push(self.region(draft, id)?);
+        }
+        Ok((Graph::from_nodes(self.graph, nodes), regions))
+    }
+
+    /// Constants that only regions read, all of which hold them.
+    fn unread_constants(&self, drafts: &[Draft], group_of: &[Option<u32>]) -> Vec<bool> {
+        let mut is_held = vec![false; self.graph.len()];
+        for id in drafts.iter().flat_map(|draft| &draft.constants) {
+            is_held[id.index()] = true;
+        }
+        let inputs = drafts.iter().flat_map(|draft| &draft.inputs).map(|e| e.node);
+        let others = self.graph.ids().filter(|id| group_of[id.index()].is_none());
+        let read = others.flat_map(|id| self.graph.node(id).predecessors()).chain(inputs);
+        read.for_each(|id| is_held[id.index()] = false);
+        is_held
+    }
+
+    fn region_node(&self, draft: &Draft, number: usize) -> Result<Node> {
+        let arg = |prefix: &str, i: usize, e: &Endpoint, is_ref: bool| ArgDef {
+            name: format!("{prefix}{i}"),
+            ty: ArgType::Fixed(self.graph.output(*e).dtype),
+            number_attr: None,
+            is_ref,
+        };
+        let is_ref = |e: &Endpoint| self.graph.output(*e).is_ref;
+        let inputs = draft.inputs.iter().enumerate();
+        let outputs = draft.outputs.iter().enumerate();
+        let base = self.graph.registry().get("NoOp")?;
+        let op = Op {
+            name: REGION.into(),
+            inputs: inputs.map(|(i, e)| arg("input", i, e, is_ref(e))).collect(),
+            outputs: outputs.map(|(i, e)| arg("output", i, e, false)).collect(),
+            attrs: Vec::new(),
+            role: Role::Ordinary,
+            ..(**base).clone()
+        };
+        let first = draft
+            .nodes
+            .iter()
+            .find(|id| matches!(self.members[id.index()], Member::Lowered { .. }));
+        let first = first.ok_or_else(|| err!(Internal, "a region without an operation"))?;
+        let first = self.graph.node(*first);
+        let name = format!("{}/region_{number}_of_{}", first.name, draft.nodes.len());
+        let mut node = Node::bare(name, Arc::new(op));
+        node.device = first.device.clone();
+        node.outputs = draft
+            .outputs
+            .iter()
+            .map(|e| thalweg_graph::OutputInfo { is_ref: false, ..self.graph.output(*e).clone() })
+            .collect();
+        Ok(node)
+    }
+
+    fn region(&self, draft: Draft, node: NodeId) -> Result<Region> {
+        let arg_op = self.graph.registry().get("_Arg")?.clone();
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut position: FxHashMap<NodeId, u32> = FxHashMap::default();
+        for (i, e) in draft.inputs.iter().enumerate() {
+            let mut arg = Node::bare(format!("_region_input_{i}"), arg_op.clone());
+            arg.outputs.push(self.graph.output(*e).clone());
+            nodes.push(arg);
+        }
+        let constants = self.order.iter().filter(|id| draft.constants.contains(id));
+        for &id in constants.chain(&draft.nodes) {
+            position.insert(id, nodes.len() as u32);
+            nodes.push(self.graph.node(id).clone());
+        }
+        let endpoint = |e: &Endpoint| match draft.input_positions.get(e) {
+            Some(&i) => Ok(Endpoint { node: NodeId(i as u32), index: 0 }),
+            None => position
+                .get(&e.node)
+                .map(|&p| Endpoint { node: NodeId(p), index: e.index })
+                .ok_or_else(|| err!(Internal, "an input of a region is missing")),
+        };
+        for node in nodes.iter_mut().skip(draft.inputs.len()) {
+            for e in &mut node.inputs {
+                *e = endpoint(e)?;
+            }
+            node.control_inputs = node
+                .control_inputs
+                .iter()
+                .filter_map(|c| position.get(c).map(|&p| NodeId(p)))
+                .collect();
+        }
+        let outputs = draft.outputs.iter().map(endpoint).collect::<Result<_>>()?;
+        Ok(Region {
+            node,
+            body: Graph::from_nodes(self.graph, nodes),
+            is_static: draft.is_static,
+            outputs,
+            is_read_on_host: draft.is_read_on_host,
+        })
+    }
+}
+
+/// A region before the partition is rewritten; edges are those of the partition.
+#[derive(Default)]
+struct Draft {
+    nodes: Vec<NodeId>,
+    inputs: Vec<Endpoint>,
+    input_positions: FxHashMap<Endpoint, usize>,
+    is_static: Vec<bool>,
+    constants: FxHashSet<NodeId>,
+    controls: Vec<NodeId>,
+    outputs: Vec<Endpoint>,
+    is_read_on_host: Vec<bool>,
+}
