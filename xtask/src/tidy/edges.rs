@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("kernel", &["proto", "tensor", "formats", "graph", "hlo"]),
     ("ops", &["proto", "tensor", "formats", "graph", "hlo", "kernel"]),
     ("plan", &["proto", "tensor", "graph", "kernel"]),
+    ("accel", &["tensor", "graph", "hlo", "kernel", "plan"]),
     ("runtime", &["proto", "tensor", "formats", "graph", "kernel", "plan"]),
     ("rpc", &["tensor", "formats", "kernel"]),
     ("cluster", &["proto", "tensor", "graph", "kernel", "plan", "runtime", "rpc"]),

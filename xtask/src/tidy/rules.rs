@@ -9,6 +9,7 @@ use crate::source::{self, File, code, crate_of};
 pub(crate) const UNSAFE: &[&str] = &[
     "crates/tensor/",
     "crates/ops/",
+    "crates/accel/src/pjrt/raw/",
     "crates/formats/src/storage/map.rs",
     "crates/cluster/src/network/stream/incoming_tensor.rs",
     "crates/cluster/src/network/stream/ring.rs",
@@ -21,6 +22,8 @@ pub(crate) const UNSAFE: &[&str] = &[
 /// Files and folders that may read a clock or start a thread. Kernels take time and threads from
 /// their context, so that a simulator can own both.
 const CLOCKS_AND_THREADS: &[&str] = &[
+    // A client cannot be closed on a thread of its own.
+    "crates/accel/src/pjrt/raw/client.rs",
     "crates/runtime/src/execute/deadline.rs",
     "crates/runtime/src/environment.rs",
     "crates/runtime/src/pool/mod.rs",
@@ -38,7 +41,8 @@ const CLOCKS_AND_THREADS: &[&str] = &[
 ];
 
 /// Crates in which no socket may occur: all that exist so far.
-const NO_SOCKETS: &[&str] = &["proto", "tensor", "graph", "kernel", "ops", "plan", "runtime"];
+const NO_SOCKETS: &[&str] =
+    &["proto", "tensor", "graph", "kernel", "ops", "accel", "plan", "runtime"];
 
 /// Files and folders that may write to standard output or standard error. All other code of the
 /// libraries logs by `tracing`.

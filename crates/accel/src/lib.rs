@@ -1,0 +1,3 @@
+//! Accelerators: devices of XLA's PJRT plugins.
+
+pub mod pjrt;

@@ -1,0 +1,66 @@
+//! Compiled programs.
+
+use std::sync::Arc;
+
+use thalweg_tensor::{Result, ensure};
+
+use super::buffer::describe;
+use super::{Buffer, Device, raw};
+
+/// A program that is compiled for one device.
+pub struct Executable {
+    raw: raw::Executable,
+    outputs: usize,
+    device: usize,
+    space: Arc<str>,
+}
+
+impl Executable {
+    pub(super) fn new(raw: raw::Executable, device: &Device) -> Result<Arc<Executable>> {
+        let devices = raw.devices()?;
+        let expected = device.ordinal();
+        ensure!(
+            devices == [expected],
+            Internal,
+            "a program for device {expected} was compiled for {devices:?}"
+        );
+        let outputs = raw.num_outputs()?;
+        let space = device.space.clone();
+        Ok(Arc::new(Executable { raw, outputs, device: expected, space }))
+    }
+
+    /// Ordinal of the device on which it runs.
+    pub fn device(&self) -> usize {
+        self.device
+    }
+
+    /// How many outputs the program has.
+    pub fn num_outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// The compiled program, for the same version of the plugin and the same kind of device.
+    pub fn serialize(&self) -> Result<Vec<u8>> {
+        self.raw.serialize()
+    }
+
+    /// Starts the program and returns its outputs, which become ready later; an error of the program itself
+    /// shows in them. The arguments lie on this executable's device. Arguments that the program donates
+    /// (attributes `tf.aliasing_output` and `jax.buffer_donor`) cannot be used after this call, except
+    /// those whose index is in `not_donatable`.
+    pub fn execute(&self, arguments: &[&Buffer], not_donatable: &[usize]) -> Result<Vec<Buffer>> {
+        if let Some(index) = not_donatable.iter().find(|&&index| index >= arguments.len()) {
+            ensure!(false, InvalidArgument, "there is no argument {index} to keep");
+        }
+        let kept: Vec<i64> = not_donatable.iter().map(|&index| index as i64).collect();
+        let raw: Vec<&raw::Buffer> = arguments.iter().map(|buffer| &buffer.raw).collect();
+        let outputs = self.raw.execute(&raw, &kept, self.outputs)?;
+        outputs.into_iter().map(|raw| describe(raw, self.device, &self.space)).collect()
+    }
+}
+
+impl std::fmt::Debug for Executable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Executable(device {}, {} outputs)", self.device, self.outputs)
+    }
+}
