@@ -1,3 +1,12 @@
-//! Accelerators: devices of XLA's PJRT plugins.
+//! Accelerators: devices of PJRT plugins, which run regions of graphs as compiled programs.
+//!
+//! `pjrt` calls plugins. An [`Accelerator`] is a device of a session: of a partition that is placed on it,
+//! `plan` makes regions; `compile` lowers a region for the shapes it meets, and `region` runs it.
 
+mod compile;
+mod device;
+mod memory;
 pub mod pjrt;
+mod region;
+
+pub use device::{Accelerator, Counters, Precision};

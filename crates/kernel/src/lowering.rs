@@ -2,7 +2,7 @@
 
 use thalweg_graph::{Node, NodeAttrs};
 use thalweg_hlo::{Program, Value};
-use thalweg_tensor::{DType, Result, Shape, Tensor, ensure, err};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, ensure, err};
 
 /// Appends the operations of a node to the program of its region.
 pub type Lower = fn(&mut Lowering<'_>) -> Result<()>;
@@ -23,6 +23,8 @@ pub enum Operand {
 pub struct RegionVariable {
     /// Its name, for messages.
     pub name: String,
+    /// The shape it was declared with.
+    pub shape: PartialShape,
     /// Its value at this point of the region; `None` before the first assignment.
     pub value: Option<Value>,
     /// Whether the region has assigned it.
@@ -217,6 +219,11 @@ impl<'a> Lowering<'a> {
         variable.value.clone().ok_or_else(|| {
             err!(FailedPrecondition, "Attempting to use uninitialized value {}", variable.name)
         })
+    }
+
+    /// The state of the variable of input `i` at this point of the region.
+    pub fn variable_state(&self, i: usize) -> Result<&RegionVariable> {
+        Ok(&self.variables[self.variable(i)?])
     }
 
     /// Assigns the variable of input `i`.

@@ -2,7 +2,8 @@
 
 use half::{bf16, f16};
 use thalweg_graph::{GradientContext, OpDef, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelInit};
+use thalweg_hlo::Comparison;
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Element, Result};
 
 use crate::elementwise::{Unary, unary};
@@ -49,6 +50,12 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("SoftplusGrad", "T" in [f32, f64, f16, bf16] => softplus_grad),
         cpu_kernel!("Softsign", "T" in [f32, f64, f16, bf16] => softsign),
         cpu_kernel!("SoftsignGrad", "T" in [f32, f64, f16, bf16] => softsign_grad),
+        KernelSpec::lowering("Relu", |l| l.unary(|x| x.maximum(&x.scalar_like(0.0)))),
+        KernelSpec::lowering("ReluGrad", |l| {
+            l.binary(|dy, x| {
+                x.compare_to(Comparison::Greater, 0.0).select(dy, &dy.scalar_like(0.0))
+            })
+        }),
     ],
 };
 

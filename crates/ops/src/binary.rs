@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use thalweg_graph::{GradientContext, OpDef, Output, PartialValue, ValueContext, shape};
+use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Budget, Bytes, Complex32, Complex64, DType, Result, StringBuilder, bf16, f16,
@@ -128,6 +129,10 @@ pub(crate) static FAMILY: Family = Family {
         floating!("Xlog1py", Xlog1py),
         cpu_kernel!("NextAfter", "T" in [f32, f64] => binary::<NextAfter>),
         cpu_kernel!("Complex", "T" in [f32, f64] => binary::<MakeComplex>),
+        KernelSpec::lowering("Add", |l| l.binary(Value::plus)),
+        KernelSpec::lowering("AddV2", |l| l.binary(Value::plus)),
+        KernelSpec::lowering("Sub", |l| l.binary(Value::minus)),
+        KernelSpec::lowering("Mul", |l| l.binary(Value::times)),
     ],
 };
 

@@ -5,7 +5,8 @@ use num_complex::Complex;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use thalweg_graph::{NodeAttrs, OpDef, ShapeContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_hlo::DotDims;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::math::gemm::{MatMut, MatRef, Write};
@@ -24,8 +25,18 @@ pub(crate) static FAMILY: Family = Family {
             Complex<f64>] => batch_mat_mul),
         KernelSpec { op: "BatchMatMulV3", create: batch_mat_mul_v3, ..KernelSpec::CPU },
         KernelSpec { op: "SparseMatMul", create: sparse_mat_mul, ..KernelSpec::CPU },
+        KernelSpec::lowering("MatMul", lower_mat_mul),
     ],
 };
+
+fn lower_mat_mul(l: &mut Lowering<'_>) -> Result<()> {
+    let (a, b) = (l.input(0)?, l.input(1)?);
+    let inner = |transposes: bool, last: usize| vec![if transposes { 1 - last } else { last }];
+    let contracting =
+        (inner(l.attrs().bool("transpose_a")?, 1), inner(l.attrs().bool("transpose_b")?, 0));
+    let dims = DotDims { contracting, ..DotDims::default() };
+    l.set(0, a.dot_general(&b, &dims, l.output_dtype(0)))
+}
 
 const MAT_MUL: OpDef = OpDef::new("MatMul", product_shape).with_gradient(mat_mul_grad);
 

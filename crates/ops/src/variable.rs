@@ -8,7 +8,10 @@
 use std::sync::{Arc, OnceLock};
 
 use thalweg_graph::{OpDef, Role, ShapeContext, gradient, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Variable};
+use thalweg_hlo::Value;
+use thalweg_kernel::{
+    AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering, Variable,
+};
 use thalweg_tensor::{
     Code, Complex32, Complex64, DType, Error, PartialShape, Resource, ResourceHandle, Result,
     Shape, Tensor, bail, bf16, ensure, err, f16,
@@ -66,8 +69,89 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "DestroyResourceOp", create: destroy_resource, ..CHEAP },
         KernelSpec { op: "VariableShape", create: variable_shape, ..CHEAP },
         cpu_kernel!("ResourceCountUpTo", "T" in [i32, i64] => count_up_to; is_cheap: true),
+        // An accelerator's variables are the task's; only their values lie in its memory.
+        KernelSpec { op: "VariableV2", create: ref_variable, ..ON_ANY_DEVICE },
+        KernelSpec { op: "Variable", create: ref_variable, ..ON_ANY_DEVICE },
+        KernelSpec { op: "VarHandleOp", create: var_handle, ..ON_ANY_DEVICE },
+        KernelSpec { op: "DestroyResourceOp", create: destroy_resource, ..ON_ANY_DEVICE },
+        KernelSpec {
+            op: "IsVariableInitialized",
+            create: is_ref_initialized,
+            host_outputs: &["is_initialized"],
+            ..ON_ANY_DEVICE
+        },
+        KernelSpec {
+            op: "VarIsInitializedOp",
+            create: is_initialized,
+            host_outputs: &["is_initialized"],
+            ..ON_ANY_DEVICE
+        },
+        KernelSpec::lowering("Assign", lower_assign),
+        KernelSpec::lowering("AssignAdd", |l| lower_update(l, Value::plus)),
+        KernelSpec::lowering("AssignSub", |l| lower_update(l, Value::minus)),
+        KernelSpec::lowering("AssignVariableOp", lower_assign_resource),
+        KernelSpec::lowering("AssignAddVariableOp", |l| lower_update(l, Value::plus)),
+        KernelSpec::lowering("AssignSubVariableOp", |l| lower_update(l, Value::minus)),
+        KernelSpec::lowering("ReadVariableOp", |l| {
+            let value = l.read_variable(0)?;
+            l.set(0, value)
+        }),
+        KernelSpec::lowering("VariableShape", lower_variable_shape).of_shapes(),
     ],
 };
+
+/// A kernel that handles variables and no elements of them.
+const ON_ANY_DEVICE: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::ACCELERATOR };
+
+/// Replaces a variable behind a reference.
+fn lower_assign(l: &mut Lowering<'_>) -> Result<()> {
+    let value = l.input(1)?;
+    if l.attrs().bool("validate_shape")? {
+        let state = l.variable_state(0)?;
+        let shape = match &state.value {
+            Some(current) => Shape::new(current.dims())?,
+            None => state.shape.to_shape().unwrap_or_default(),
+        };
+        ensure!(
+            shape.dims() == value.dims(),
+            InvalidArgument,
+            "Assign requires shapes of both tensors to match. lhs shape= {shape} rhs shape= {}",
+            Shape::new(value.dims())?
+        );
+    }
+    l.assign_variable(0, value)?;
+    l.forward(0, 0)
+}
+
+/// Replaces a resource variable.
+fn lower_assign_resource(l: &mut Lowering<'_>) -> Result<()> {
+    let value = l.input(1)?;
+    l.assign_variable(0, value)
+}
+
+/// Combines a variable with a value of its shape.
+fn lower_update(l: &mut Lowering<'_>, combine: fn(&Value, &Value) -> Value) -> Result<()> {
+    let (old, by) = (l.read_variable(0)?, l.input(1)?);
+    ensure!(
+        old.dims() == by.dims(),
+        InvalidArgument,
+        "the variable has shape {:?}, the update {:?}",
+        old.dims(),
+        by.dims()
+    );
+    l.assign_variable(0, combine(&old, &by))?;
+    if l.node().outputs.is_empty() { Ok(()) } else { l.forward(0, 0) }
+}
+
+fn lower_variable_shape(l: &mut Lowering<'_>) -> Result<()> {
+    let dims = l.read_variable(0)?.dims().to_vec();
+    let shape = Shape::new(&dims)?.to_i64();
+    let value = match l.output_dtype(0) {
+        DType::Int64 => Tensor::vector(&shape)?,
+        _ => Tensor::vector(&shape.iter().map(|&d| d as i32).collect::<Vec<_>>())?,
+    };
+    l.set_host(0, value)
+}
 
 const VARIABLE_V2: OpDef =
     OpDef { name: "VariableV2", shape: shape::from_attr, role: Role::Variable, ..OpDef::DEFAULT };

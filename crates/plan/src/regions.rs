@@ -21,6 +21,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use thalweg_graph::{ArgDef, ArgType, Endpoint, Graph, Node, NodeId, Op, Role, Successors};
+use thalweg_hlo::is_supported;
 use thalweg_kernel::KernelRegistry;
 use thalweg_tensor::{Result, err};
 
@@ -96,7 +97,7 @@ impl Member {
             }
             Role::Variable | Role::VarHandle if is_free => Member::State,
             Role::NoOp => Member::Neutral,
-            Role::Identity if spec.is_some_and(|s| s.lower.is_some()) => Member::Neutral,
+            Role::Identity if is_supported(node.outputs[0].dtype) => Member::Neutral,
             _ => match spec {
                 Some(spec) if spec.lower.is_some() => {
                     let mut is_static = vec![false; node.inputs.len()];

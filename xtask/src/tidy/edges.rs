@@ -12,7 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hlo", &["tensor"]),
     ("kernel", &["proto", "tensor", "formats", "graph", "hlo"]),
     ("ops", &["proto", "tensor", "formats", "graph", "hlo", "kernel"]),
-    ("plan", &["proto", "tensor", "graph", "kernel"]),
+    ("plan", &["proto", "tensor", "graph", "hlo", "kernel"]),
     ("accel", &["tensor", "graph", "hlo", "kernel", "plan"]),
     ("runtime", &["proto", "tensor", "formats", "graph", "kernel", "plan"]),
     ("rpc", &["tensor", "formats", "kernel"]),

@@ -1,0 +1,331 @@
+//! Compilation of a region for inputs of certain shapes: from nodes to the text of a program.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use thalweg_graph::{Attrs, Endpoint, Graph, Node, NodeId, OutputInfo, Role};
+use thalweg_hlo::{Argument, Program};
+use thalweg_kernel::{KernelRegistry, Lowering, Operand, RegionVariable, Value};
+use thalweg_plan::{Evaluator, Region};
+use thalweg_tensor::{Context, DType, PartialShape, Result, Shape, Tensor, err};
+
+/// Most bytes of inputs and outputs of a node that is evaluated on the host.
+const KNOWN_BYTES_MAX: usize = 1 << 20;
+
+/// What an input of a region is when it is compiled.
+pub(crate) enum InputKind {
+    /// Known.
+    Known(Tensor),
+    /// In the device's memory.
+    Buffer(DType, Shape),
+    /// A reference or handle of the variable at this position.
+    Variable(usize),
+}
+
+/// What a variable of a region is when it is compiled.
+pub(crate) struct VariableKind {
+    pub(crate) name: String,
+    pub(crate) dtype: DType,
+    /// The shape it was declared with.
+    pub(crate) declared: PartialShape,
+    /// The shape of its value, if it has one.
+    pub(crate) shape: Option<Shape>,
+}
+
+/// Where an output or a new value of a variable comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// The result of the program at this position.
+    Result(usize),
+    /// The argument of the program at this position.
+    Argument(usize),
+    /// Known at compilation.
+    Known(Tensor),
+}
+
+/// What an argument of the program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArgumentSource {
+    Input(usize),
+    Variable(usize),
+}
+
+/// A region in StableHLO.
+pub(crate) struct LoweredRegion {
+    pub(crate) text: String,
+    pub(crate) arguments: Vec<ArgumentSource>,
+    pub(crate) num_results: usize,
+    pub(crate) outputs: Vec<Source>,
+    /// For each variable, the shape that it has before.
+    pub(crate) variable_shapes: Vec<Option<Shape>>,
+    /// The variables that the region assigns, and their new values.
+    pub(crate) assigned: Vec<(usize, Source)>,
+}
+
+/// Lowers a region for these inputs.
+pub(crate) fn lower_region(
+    region: &Region,
+    inputs: &[InputKind],
+    variables: &[VariableKind],
+    kernels: &Arc<KernelRegistry>,
+    device_type: &str,
+    is_precise: bool,
+) -> Result<LoweredRegion> {
+    let (sources, arguments) = arguments_of(inputs, variables);
+    let (program, values) = Program::new(&arguments);
+    if !is_precise {
+        program.allow_rounded_products();
+    }
+    let mut cells: Vec<RegionVariable> = variables
+        .iter()
+        .map(|v| RegionVariable {
+            name: v.name.clone(),
+            shape: v.declared.clone(),
+            value: None,
+            is_assigned: false,
+        })
+        .collect();
+    let mut operands: Vec<SmallVec<[Operand; 1]>> = Vec::with_capacity(region.body.len());
+    for (i, input) in inputs.iter().enumerate() {
+        let operand = match input {
+            InputKind::Known(tensor) => Operand::Host(tensor.clone()),
+            InputKind::Variable(position) => Operand::Variable(*position),
+            InputKind::Buffer(..) => {
+                let position = sources.iter().position(|s| *s == ArgumentSource::Input(i));
+                let position = position.ok_or_else(|| err!(Internal, "input {i} is missing"))?;
+                Operand::Value(values[position].clone())
+            }
+        };
+        operands.push(SmallVec::from_elem(operand, 1));
+    }
+    for (source, value) in sources.iter().zip(&values) {
+        if let ArgumentSource::Variable(position) = source {
+            cells[*position].value = Some(value.clone());
+        }
+    }
+    let mut body = Body {
+        graph: region.body.clone(),
+        program: &program,
+        kernels,
+        evaluator: Evaluator::new(kernels, 8 * KNOWN_BYTES_MAX),
+        device_type,
+        operands,
+        variables: cells,
+    };
+    body.set_input_shapes(inputs, variables)?;
+    for id in body.graph.ids().skip(inputs.len()) {
+        body.visit(id)?;
+    }
+    let Body { operands, variables: cells, .. } = body;
+    let lowered = finish(region, program, sources, &operands, &cells)?;
+    let variable_shapes = variables.iter().map(|v| v.shape.clone()).collect();
+    Ok(LoweredRegion { variable_shapes, ..lowered })
+}
+
+/// The program's arguments: inputs in device memory, then variables that have a value.
+fn arguments_of(
+    inputs: &[InputKind],
+    variables: &[VariableKind],
+) -> (Vec<ArgumentSource>, Vec<Argument>) {
+    let of_inputs = inputs.iter().enumerate().filter_map(|(i, input)| match input {
+        InputKind::Buffer(dtype, shape) => {
+            Some((ArgumentSource::Input(i), Argument::new(*dtype, shape.dims())))
+        }
+        _ => None,
+    });
+    let of_variables = variables.iter().enumerate().filter_map(|(i, variable)| {
+        let shape = variable.shape.as_ref()?;
+        Some((ArgumentSource::Variable(i), Argument::new(variable.dtype, shape.dims())))
+    });
+    of_inputs.chain(of_variables).unzip()
+}
+
+/// The nodes of a region while they are lowered.
+struct Body<'a> {
+    graph: Graph,
+    program: &'a Program,
+    kernels: &'a Arc<KernelRegistry>,
+    evaluator: Evaluator,
+    device_type: &'a str,
+    /// The operands that the nodes so far output.
+    operands: Vec<SmallVec<[Operand; 1]>>,
+    variables: Vec<RegionVariable>,
+}
+
+impl Body<'_> {
+    fn set_input_shapes(&mut self, inputs: &[InputKind], variables: &[VariableKind]) -> Result<()> {
+        let ids: Vec<NodeId> = self.graph.ids().take(inputs.len()).collect();
+        for (id, input) in ids.into_iter().zip(inputs) {
+            match input {
+                InputKind::Known(tensor) => self.make_constant(id, tensor)?,
+                InputKind::Buffer(_, shape) => self.set_shape(id, 0, shape.dims())?,
+                InputKind::Variable(position) => {
+                    let variable = &variables[*position];
+                    let is_ref = self.graph.node(id).outputs[0].is_ref;
+                    if let (true, Some(shape)) = (is_ref, &variable.shape) {
+                        self.set_shape(id, 0, shape.dims())?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_shape(&mut self, id: NodeId, output: usize, dims: &[usize]) -> Result<()> {
+        let shape = PartialShape::from(&Shape::new(dims)?);
+        if self.graph.node(id).outputs[output].shape != shape {
+            let mut node = self.graph.node(id).clone();
+            node.outputs[output].shape = shape;
+            self.graph.replace(id, node);
+        }
+        Ok(())
+    }
+
+    /// Replaces a node of one output, which is known, so that shape functions see its value.
+    fn make_constant(&mut self, id: NodeId, value: &Tensor) -> Result<()> {
+        let old = self.graph.node(id);
+        if old.outputs.len() != 1 || old.role() == Role::Const {
+            return Ok(());
+        }
+        let mut node = Node::bare(old.name.clone(), self.graph.registry().get("Const")?.clone());
+        node.attrs = Attrs::of_const(value)?;
+        let shape = PartialShape::from(value.shape());
+        node.outputs.push(OutputInfo { dtype: value.dtype(), is_ref: false, shape });
+        self.graph.replace(id, node);
+        Ok(())
+    }
+
+    fn visit(&mut self, id: NodeId) -> Result<()> {
+        let name = self.graph.node(id).name.clone();
+        let outputs = self.lower(id).map_err(|e| e.at_node(&name))?;
+        for (i, output) in outputs.iter().enumerate() {
+            match output {
+                Operand::Value(value) => self.set_shape(id, i, value.dims())?,
+                Operand::Host(tensor) => self.set_shape(id, i, tensor.shape().dims())?,
+                Operand::Variable(_) => {}
+            }
+        }
+        if let [Operand::Host(tensor)] = &outputs[..] {
+            self.make_constant(id, &tensor.clone())?;
+        }
+        self.operands.push(outputs);
+        Ok(())
+    }
+
+    fn lower(&mut self, id: NodeId) -> Result<SmallVec<[Operand; 1]>> {
+        let node = self.graph.node(id);
+        let inputs: Vec<Operand> = node.inputs.iter().map(|e| self.operand(*e)).collect();
+        match node.role() {
+            Role::NoOp => return Ok(SmallVec::new()),
+            Role::Const => {
+                let value = node.attrs().tensor("value", None)?;
+                return Ok(SmallVec::from_elem(Operand::Host(value), 1));
+            }
+            Role::Identity => return Ok(inputs.into_iter().take(1).collect()),
+            _ => {}
+        }
+        self.graph.refine(id)?;
+        let node = self.graph.node(id);
+        let spec = self.kernels.find(node, self.device_type)?;
+        let lower = spec.lower.ok_or_else(|| err!(Internal, "{} has no lowering", node.op.name))?;
+        if let Some(known) = self.known(node, &inputs) {
+            return Ok(known);
+        }
+        for name in spec.host_inputs {
+            for i in node.input_range(name)? {
+                if !matches!(inputs[i], Operand::Host(_)) {
+                    return Err(err!(
+                        Unimplemented,
+                        "'{name}' of {} must be known when its region is compiled",
+                        node.op.name
+                    ));
+                }
+            }
+        }
+        let mut lowering = Lowering::new(node, self.program, &inputs, &mut self.variables);
+        lower(&mut lowering)?;
+        lowering.finish().map(SmallVec::from_vec)
+    }
+
+    fn operand(&self, e: Endpoint) -> Operand {
+        self.operands[e.node.index()][e.index as usize].clone()
+    }
+
+    /// The outputs of a pure node whose inputs are all known, if they are small.
+    fn known(&self, node: &Node, inputs: &[Operand]) -> Option<SmallVec<[Operand; 1]>> {
+        if inputs.is_empty() || !self.graph.is_pure(node) {
+            return None;
+        }
+        let is_large = |output: &OutputInfo| {
+            let size = output.shape.to_shape().map_or(0, |shape| shape.num_elements());
+            size.saturating_mul(output.dtype.size()) > KNOWN_BYTES_MAX
+        };
+        if node.outputs.iter().any(is_large) {
+            return None;
+        }
+        let mut values: SmallVec<[Value; 4]> = SmallVec::new();
+        for input in inputs {
+            match input {
+                Operand::Host(tensor) if tensor.size_bytes() <= KNOWN_BYTES_MAX => {
+                    values.push(Value::Tensor(tensor.clone()));
+                }
+                _ => return None,
+            }
+        }
+        let outputs = self.evaluator.evaluate(node, &mut values)?;
+        Some(outputs.into_iter().map(Operand::Host).collect())
+    }
+}
+
+/// Collects the results, and makes the text.
+fn finish(
+    region: &Region,
+    mut program: Program,
+    arguments: Vec<ArgumentSource>,
+    operands: &[SmallVec<[Operand; 1]>],
+    variables: &[RegionVariable],
+) -> Result<LoweredRegion> {
+    let mut results: Vec<thalweg_hlo::Value> = Vec::new();
+    let mut source = |value: &thalweg_hlo::Value| match program.argument_index(value) {
+        Some(index) => Source::Argument(index),
+        None => {
+            results.push(value.clone());
+            Source::Result(results.len() - 1)
+        }
+    };
+    let current = |position: usize| {
+        let variable = &variables[position];
+        variable.value.as_ref().ok_or_else(|| {
+            err!(FailedPrecondition, "Attempting to use uninitialized value {}", variable.name)
+        })
+    };
+    let mut outputs = Vec::with_capacity(region.outputs.len());
+    for e in &region.outputs {
+        outputs.push(match &operands[e.node.index()][e.index as usize] {
+            Operand::Value(value) => source(value),
+            Operand::Host(tensor) => Source::Known(tensor.clone()),
+            Operand::Variable(position) => {
+                source(current(*position).context(|| &*region.body.node(e.node).name)?)
+            }
+        });
+    }
+    let mut assigned: BTreeMap<usize, Source> = BTreeMap::new();
+    for (position, variable) in variables.iter().enumerate() {
+        if let (true, Some(value)) = (variable.is_assigned, &variable.value) {
+            assigned.insert(position, source(value));
+        }
+    }
+    for (index, argument) in arguments.iter().enumerate() {
+        if let ArgumentSource::Variable(position) = argument
+            && matches!(assigned.get(position), Some(Source::Result(_)))
+        {
+            program.donate(index);
+        }
+    }
+    let num_results = results.len();
+    let text = program.finish(&results)?;
+    let assigned = assigned.into_iter().collect();
+    let variable_shapes = Vec::new();
+    Ok(LoweredRegion { text, arguments, num_results, outputs, variable_shapes, assigned })
+}
