@@ -5,8 +5,14 @@
 
 mod compile;
 mod device;
+mod discover;
+mod measure;
 mod memory;
 pub mod pjrt;
 mod region;
 
 pub use device::{Accelerator, Counters, Precision};
+pub use discover::{
+    Choice, PLUGIN_VARIABLE, PluginChoice, candidates, open, open_physical, searched_folders,
+};
+pub use measure::Probe;

@@ -173,7 +173,7 @@ impl State {
         if programs.compilations == MANY_COMPILATIONS {
             tracing::warn!(
                 target: "thalweg::accelerator",
-                device = %self.device_name(),
+                device = ?self.device,
                 "the region around {} was compiled {MANY_COMPILATIONS} times, because the shapes of its \
                  inputs keep changing; feed batches of equal shapes",
                 self.name()
@@ -186,10 +186,6 @@ impl State {
         Ok(compiled)
     }
 
-    fn device_name(&self) -> String {
-        thalweg_kernel::Device::description(&*self.device).name.to_string()
-    }
-
     /// Name of a node of the region, for messages.
     fn name(&self) -> &str {
         let first = self.region.is_static.len();
@@ -197,13 +193,12 @@ impl State {
     }
 
     fn compile(&self, inputs: &Inputs) -> Result<Compiled> {
-        let device_type = &thalweg_kernel::Device::description(&*self.device).name.device_type;
         let lowered = lower_region(
             &self.region,
             &inputs.kinds(),
             &inputs.variable_kinds(),
             &self.kernels,
-            device_type,
+            self.device.device_type(),
             self.device.precision == Precision::Full,
         )?;
         let executable = match lowered.num_results {

@@ -126,7 +126,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 /// A number of bytes with a unit.
-fn bytes_text(bytes: u64) -> String {
+pub(crate) fn bytes_text(bytes: u64) -> String {
     const UNITS: [(&str, f64); 4] = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
     match UNITS.iter().find(|(_, size)| bytes as f64 >= *size) {
         Some((unit, size)) => format!("{:.1} {unit}", bytes as f64 / size),

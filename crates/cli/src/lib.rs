@@ -3,11 +3,13 @@
 //! A program with custom ops calls [`main_with`] with their families and gets a `thalweg` command
 //! that knows them.
 
+mod accelerator;
 pub mod check;
 pub mod checkpoint;
 pub mod cluster;
 pub mod completions;
 mod descriptors;
+pub mod devices;
 pub mod events;
 mod files;
 mod graph_file;
@@ -60,6 +62,7 @@ enum Command {
     Checkpoint(checkpoint::Args),
     Cluster(cluster::Args),
     Completions(completions::Args),
+    Devices(devices::Args),
     Events(events::Args),
     Health(health::Args),
     Inspect(inspect::Args),
@@ -122,6 +125,7 @@ fn carry_out(command: &Command, families: &[&Family], out: &mut dyn Write) -> Re
         Command::Checkpoint(args) => checkpoint::run(args, out),
         Command::Cluster(args) => cluster::run(args, out),
         Command::Completions(args) => completions::run(args, out),
+        Command::Devices(args) => devices::run(args, out),
         Command::Events(args) => events::run(args, out),
         Command::Health(args) => health::run(args, out),
         Command::Inspect(args) => inspect::run(args, out),

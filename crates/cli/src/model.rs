@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Resu
     let inputs = split_all(&args.feeds, "feed", "VALUE")?;
     let saves = split_all(&args.saves, "save", "FILE")?;
     let mut options = LoadOptions { timeout: args.timeout, ..Default::default() };
-    options.session = session_options(args, options.session);
+    options.session = session_options(args, options.session)?;
     let meta = open(args, &options)?;
     // After `open`, which fails if the folder is not a SavedModel.
     refuse_graph_options(args)?;

@@ -55,11 +55,18 @@ impl Entry<'_> {
         matches!(self.op.gradient, Gradient::By(_))
     }
 
+    /// Whether accelerators run it: it has a lowering, or a kernel that only handles state.
+    fn is_on_accelerators(&self) -> bool {
+        let is_structural = self.have && self.kernels.is_empty();
+        is_structural || self.kernels.iter().any(|kernel| kernel.serves("GPU"))
+    }
+
     /// The dtypes of kernels for each type attr; those that the interface allows if kernels do not
     /// restrict them.
     fn dtypes(&self) -> BTreeMap<&str, Vec<DType>> {
         let mut by_attr: BTreeMap<&str, Vec<DType>> = BTreeMap::new();
-        for (attr, allowed) in self.kernels.iter().flat_map(|k| k.constraints) {
+        let of_cpu = self.kernels.iter().filter(|kernel| kernel.serves("CPU"));
+        for (attr, allowed) in of_cpu.flat_map(|kernel| kernel.constraints) {
             by_attr.entry(attr).or_default().extend_from_slice(allowed);
         }
         for attr in self.op.attrs.iter().filter(|a| a.kind == AttrKind::Type) {
@@ -105,6 +112,7 @@ fn write_json(entries: &[Entry<'_>], out: &mut dyn Write) -> Result<(), Failure>
             "supported": e.have,
             "dtypes": dtypes,
             "gradient": e.have && e.has_gradient(),
+            "accelerator": e.is_on_accelerators(),
             "golden_passed": e.passed,
             "golden_total": e.total,
         })
@@ -115,13 +123,15 @@ fn write_json(entries: &[Entry<'_>], out: &mut dyn Write) -> Result<(), Failure>
 }
 
 fn write_text(entries: &[Entry<'_>], out: &mut dyn Write) -> Result<(), Failure> {
-    writeln!(out, "{:44} supported  gradient  recorded  dtypes", "op")?;
+    writeln!(out, "{:44} supported  gradient  accelerator  recorded  dtypes", "op")?;
     for e in entries {
         let here = if e.have { "yes" } else { "-" };
         let gradient = if e.have && e.has_gradient() { "yes" } else { "-" };
+        let there = if e.is_on_accelerators() { "yes" } else { "-" };
         let recorded = if e.total > 0 { format!("{}/{}", e.passed, e.total) } else { "-".into() };
         let dtypes = if e.have { dtypes_text(e) } else { String::new() };
-        let line = format!("{:44} {here:9}  {gradient:8}  {recorded:8}  {dtypes}", e.op.name);
+        let line =
+            format!("{:44} {here:9}  {gradient:8}  {there:11}  {recorded:8}  {dtypes}", e.op.name);
         writeln!(out, "{}", line.trim_end())?;
     }
     let have = entries.iter().filter(|e| e.have).count();
@@ -146,19 +156,20 @@ fn write_markdown(entries: &[Entry<'_>], out: &mut dyn Write) -> Result<(), Fail
     writeln!(
         out,
         "The column \"dtypes\" lists the dtypes that have kernels, by type attr; \"any\" is every \
-         dtype. \"Recorded\" is the number of recorded cases of the op that pass, and their total.\n"
+         dtype. \"Accelerator\" marks ops that run on accelerators; others run on the CPU beside them. \"Recorded\" is the number of recorded cases of the op that pass, and their total.\n"
     )?;
-    writeln!(out, "| op | inputs | outputs | dtypes | gradient | recorded |")?;
-    writeln!(out, "|---|---|---|---|---|---|")?;
+    writeln!(out, "| op | inputs | outputs | dtypes | gradient | accelerator | recorded |")?;
+    writeln!(out, "|---|---|---|---|---|---|---|")?;
     for e in entries.iter().filter(|e| e.have) {
         let dtypes =
             if e.kernels.is_empty() { "the runtime itself".into() } else { dtypes_text(e) };
         let gradient = if e.has_gradient() { "yes" } else { "" };
+        let there = if e.is_on_accelerators() { "yes" } else { "" };
         let recorded =
             if e.total > 0 { format!("{}/{}", e.passed, e.total) } else { String::new() };
         writeln!(
             out,
-            "| `{}` | {} | {} | {dtypes} | {gradient} | {recorded} |",
+            "| `{}` | {} | {} | {dtypes} | {gradient} | {there} | {recorded} |",
             e.op.name,
             arguments(&e.op.inputs),
             arguments(&e.op.outputs)

@@ -11,6 +11,7 @@ use thalweg_runtime::{Session, SessionOptions};
 use thalweg_storage::ByUrl;
 use thalweg_tensor::{Context, Result};
 
+use crate::accelerator::AcceleratorFlags;
 use crate::step::{AnySession, Step};
 use crate::{Failure, Registry, files, graph_file, model, names, value};
 
@@ -59,6 +60,15 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..),
           help_heading = "Execution")]
     pub(crate) threads: Option<u16>,
+
+    /// Device on which nodes run that state none: cpu, or gpu for whatever accelerator there is
+    /// [default: the accelerator, if --accelerator gives one]
+    #[arg(long, value_name = "DEVICE", value_parser = ["cpu", "gpu"], ignore_case = true,
+          help_heading = "Execution")]
+    pub(crate) device: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) accelerators: AcceleratorFlags,
 
     /// Deadline of a step in seconds [default: none]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true,
@@ -127,18 +137,20 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         let closed = session.close();
         return ran.and_then(|()| Ok(closed?));
     }
-    let options = session_options(args, SessionOptions::default());
+    let options = session_options(args, SessionOptions::default())?;
     let session = Session::new(graph, registry.kernels.clone(), options)?;
     step.run_and_write(args, &AnySession::Local(&session), out)
 }
 
 /// The session options of the arguments.
-pub(crate) fn session_options(args: &Args, mut options: SessionOptions) -> SessionOptions {
+pub(crate) fn session_options(args: &Args, mut options: SessionOptions) -> Result<SessionOptions> {
+    let memory = options.memory_limit_bytes as u64;
+    options.devices = args.accelerators.session_devices(args.device.as_deref(), memory)?;
     options.environment.storage = Arc::new(ByUrl::default());
     if let Some(threads) = args.threads {
         (options.inter_threads, options.intra_threads) = (threads.into(), threads.into());
     }
-    options
+    Ok(options)
 }
 
 /// Splits `NAME=value` arguments.

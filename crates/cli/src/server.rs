@@ -26,6 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::accelerator::AcceleratorFlags;
 use crate::orphans::{self, Children};
 use crate::ports::parse_port;
 use crate::{Failure, Registry, cluster, descriptors};
@@ -55,6 +56,9 @@ pub struct Args {
 
     #[command(flatten)]
     limits: Limits,
+
+    #[command(flatten)]
+    accelerators: AcceleratorFlags,
 
     #[command(flatten)]
     timeouts: Timeouts,
@@ -307,6 +311,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         Transport::Auto => TensorTransport::Auto,
         Transport::Grpc => TensorTransport::Grpc,
     };
+    options.accelerators = args.accelerators.open()?;
     let task = Task::new(options, registry.ops.clone(), registry.kernels.clone());
     let task = Arc::new(task);
     let member = match place.cluster.is_empty() {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use thalweg_graph::OpRegistry;
 use thalweg_kernel::{
-    Device, DeviceDescription, DeviceName, Environment, HostDevice, KernelRegistry,
-    ResourceManager, StateObserver,
+    Device, DeviceDescription, DeviceName, Environment, HostDevice, KernelRegistry, PhysicalDevice,
+    ResourceManager, StateObserver, name_devices,
 };
 use thalweg_proto as pb;
 use thalweg_runtime::{memory_limit_bytes, system_environment};
@@ -60,6 +60,8 @@ pub struct TaskOptions {
     /// Default config of its clients' sessions. Its `device_count` is the number of the task's CPU
     /// devices.
     pub session_config: pb::ConfigProto,
+    /// Its accelerators. Tasks of one process may share them.
+    pub accelerators: Vec<Arc<dyn PhysicalDevice>>,
 }
 
 impl Default for TaskOptions {
@@ -77,6 +79,7 @@ impl Default for TaskOptions {
             tensor_transport: TensorTransport::default(),
             observer: None,
             session_config: pb::ConfigProto::default(),
+            accelerators: Vec::new(),
         }
     }
 }
@@ -153,12 +156,12 @@ impl Task {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// Its CPU devices; all share the machine's cores.
+    /// Its devices: CPU devices, which share the machine's cores, then accelerators.
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {
         self.first_devices(self.cpus())
     }
 
-    /// The first `cpus` CPU devices.
+    /// The first `cpus` CPU devices, and the accelerators.
     pub(crate) fn first_devices(&self, cpus: u32) -> Vec<Arc<dyn Device>> {
         self.devices_of(&TaskName::new(&self.options.job, self.options.index), cpus)
     }
@@ -180,7 +183,9 @@ impl Task {
                 ..DeviceDescription::cpu(name, memory)
             })
         };
-        (0..cpus.max(1)).map(device).collect()
+        let accelerators =
+            name_devices(&self.options.accelerators, &task.job, task.index, self.incarnation);
+        (0..cpus.max(1)).map(device).chain(accelerators).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thalweg_graph::{Graph, NodeId};
 use thalweg_tensor::{Error, Result, Tensor, err};
 
-use crate::{AnyKernel, KernelRegistry};
+use crate::{ACCELERATORS, AnyKernel, KernelRegistry};
 
 /// A device name as users write it: any part may be missing or `*`.
 ///
@@ -147,6 +147,11 @@ impl DeviceDescription {
             shares_host_memory: true,
         }
     }
+
+    /// Whether it is an accelerator, which runs programs.
+    pub fn is_accelerator(&self) -> bool {
+        ACCELERATORS.contains(&self.name.device_type.as_str())
+    }
 }
 
 /// A device that runs kernels.
@@ -161,6 +166,33 @@ pub trait Device: Send + Sync {
     fn fuse(&self, graph: Graph, _: &Arc<KernelRegistry>) -> Result<(Graph, Vec<FusedNode>)> {
         Ok((graph, Vec::new()))
     }
+}
+
+/// A device of the machine, which each task or session has under a name of its own.
+pub trait PhysicalDevice: Send + Sync {
+    /// Its type, in upper case.
+    fn device_type(&self) -> &str;
+    /// The device under this name; `incarnation` is new whenever its task restarts.
+    fn named(self: Arc<Self>, name: DeviceName, incarnation: u64) -> Arc<dyn Device>;
+}
+
+/// The devices under their names in a task: of each type they are numbered from 0.
+pub fn name_devices(
+    physical: &[Arc<dyn PhysicalDevice>],
+    job: &str,
+    task: u32,
+    incarnation: u64,
+) -> Vec<Arc<dyn Device>> {
+    let mut named: Vec<Arc<dyn Device>> = Vec::with_capacity(physical.len());
+    for device in physical {
+        let device_type = device.device_type().to_owned();
+        let is_same = |d: &&Arc<dyn Device>| d.description().name.device_type == device_type;
+        let index = named.iter().filter(is_same).count() as u32;
+        let name = DeviceName { device_type, ..DeviceName::cpu(job, task, index) };
+        let own = incarnation.wrapping_add(1 << 32).wrapping_add(named.len() as u64);
+        named.push(device.clone().named(name, own));
+    }
+    named
 }
 
 /// A node that stands for several of a partition.

@@ -24,7 +24,10 @@ pub use cancellation::{Cancellation, Registration};
 pub use context::{
     AsyncCall, Completion, KernelContext, Outputs, SessionContext, StepContext, StepId,
 };
-pub use device::{Device, DeviceDescription, DeviceName, DeviceSpec, FusedNode, HostDevice};
+pub use device::{
+    Device, DeviceDescription, DeviceName, DeviceSpec, FusedNode, HostDevice, PhysicalDevice,
+    name_devices,
+};
 pub use environment::{Clock, Entropy, Environment};
 pub use function::{CallDone, FunctionRunner, KeptFunction};
 pub use lowering::{Lower, Lowering, Operand, RegionVariable};

@@ -8,12 +8,18 @@ use crate::cost::tensor_bytes;
 use crate::groups::Groups;
 use crate::place::{Placement, Reason};
 
-/// TensorFlow's default: the client's device if it is feasible, else the first by name. A source node
+/// TensorFlow's default: an accelerator of the client's task if one is feasible, then the client's
+/// device, then the first by name. A source node
 /// goes to the device of its readers if all are on one (TensorFlow's heuristic A).
 pub(crate) fn by_default(graph: &Graph, groups: &Groups<'_>, target: &Target<'_>) -> Placement {
     let mut rank: Vec<u32> = (0..target.devices.len() as u32).collect();
     let names: Vec<String> = target.devices.iter().map(|d| d.name.to_string()).collect();
-    rank.sort_by_key(|&d| (d != 0, &names[d as usize]));
+    let is_near = |d: u32| {
+        let (own, client) = (&target.devices[d as usize].name, &target.devices[0].name);
+        (&own.job, own.replica, own.task) == (&client.job, client.replica, client.task)
+    };
+    let is_accelerator = |d: u32| target.devices[d as usize].is_accelerator();
+    rank.sort_by_key(|&d| (!(is_near(d) && is_accelerator(d)), d != 0, &names[d as usize]));
     let mut position = vec![0u32; rank.len()];
     rank.iter().enumerate().for_each(|(i, &d)| position[d as usize] = i as u32);
 

@@ -61,9 +61,11 @@ pub fn place(mut graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)
     }
     let frames = Frames::of(&graph)?;
     let groups = Groups::of(&graph, &frames, target)?;
+    // The simulation knows nothing yet of regions, which make small nodes on accelerators cheap.
+    let has_accelerator = target.devices.iter().any(DeviceDescription::is_accelerator);
     let placement = match target.options.choice {
-        Choice::EarliestFinish => by_finish(&graph, &groups, target),
-        Choice::First => by_default(&graph, &groups, target),
+        Choice::EarliestFinish if !has_accelerator => by_finish(&graph, &groups, target),
+        _ => by_default(&graph, &groups, target),
     };
     let names: Vec<Arc<str>> = target.devices.iter().map(|d| d.name.to_string().into()).collect();
     for (id, &device) in graph.ids().zip(&placement.devices) {

@@ -27,8 +27,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "proto", "tensor", "formats", "graph", "kernel", "ops", "plan", "runtime", "cluster",
-            "serve", "storage", "api", "train",
+            "proto", "tensor", "formats", "graph", "kernel", "ops", "plan", "accel", "runtime",
+            "cluster", "serve", "storage", "api", "train",
         ],
     ),
 ];

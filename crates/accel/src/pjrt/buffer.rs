@@ -111,6 +111,17 @@ impl Buffer {
         self.raw.on_ready(Box::new(callback));
     }
 
+    /// Waits until the contents are there, or gives the error of what should have made them. Not for
+    /// callbacks.
+    pub fn wait(&self) -> Result<()> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        self.on_ready(move |result| {
+            // The receiver waits below.
+            let _ = sender.send(result);
+        });
+        receiver.recv().map_err(|_| err!(Internal, "the PJRT plugin dropped an event"))?
+    }
+
     /// Starts copying the elements to a new tensor of the host, in row-major order, charged to `budget`.
     /// `done` is called once, whatever happens.
     pub fn download(

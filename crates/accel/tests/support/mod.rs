@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use thalweg_accel::pjrt::{Client, OptionValue, Plugin};
 use thalweg_accel::{Accelerator, Precision};
-use thalweg_kernel::{DeviceDescription, DeviceName, HostDevice};
+use thalweg_kernel::{DeviceDescription, DeviceName, HostDevice, PhysicalDevice};
 use thalweg_plan::Choice;
 use thalweg_runtime::SessionOptions;
 
@@ -25,19 +25,15 @@ pub(crate) fn accelerator(test: &str) -> Option<Arc<Accelerator>> {
     };
     let plugin = Plugin::load(&path).unwrap();
     let client = Client::create(&plugin, &[("cpu_device_count", OptionValue::Int(1))]).unwrap();
-    let name = DeviceName { device_type: "XLA_CPU".into(), ..DeviceName::cpu("localhost", 0, 0) };
-    let description =
-        DeviceDescription { shares_host_memory: false, ..DeviceDescription::cpu(name, 8 << 30) };
-    Some(Accelerator::new(client, 0, description, Precision::Full))
+    Some(Accelerator::new(client, 0, "XLA_CPU", None, Precision::Full).unwrap())
 }
 
 /// A session of a CPU and the accelerator.
 pub(crate) fn options(accelerator: &Arc<Accelerator>) -> SessionOptions {
     let cpu = DeviceDescription::cpu(DeviceName::cpu("localhost", 0, 0), 8 << 30);
-    let mut options = SessionOptions {
-        devices: vec![HostDevice::shared(cpu), accelerator.clone()],
-        ..SessionOptions::default()
-    };
+    let name = DeviceName { device_type: "XLA_CPU".into(), ..DeviceName::cpu("localhost", 0, 0) };
+    let devices = vec![HostDevice::shared(cpu), accelerator.clone().named(name, 2)];
+    let mut options = SessionOptions { devices, ..SessionOptions::default() };
     options.plan.allow_soft_placement = true;
     options.plan.choice = Choice::First;
     options
