@@ -1,5 +1,6 @@
 //! Arrays in the memory of a device.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, mpsc};
 
@@ -70,6 +71,17 @@ pub(super) fn describe(raw: raw::Buffer, device: usize, space: &Arc<str>) -> Res
 }
 
 impl Buffer {
+    /// The buffer that holds the elements of `tensor`, if a PJRT device has them.
+    pub fn of(tensor: &Tensor) -> Option<&Buffer> {
+        let memory: &dyn Any = tensor.device_memory()?.as_ref();
+        memory.downcast_ref()
+    }
+
+    /// A tensor whose elements this buffer holds.
+    pub fn into_tensor(self) -> Result<Tensor> {
+        Tensor::from_device(self.dtype, self.shape.clone(), Arc::new(self))
+    }
+
     /// The element type.
     pub fn dtype(&self) -> DType {
         self.dtype

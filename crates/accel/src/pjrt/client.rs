@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use thalweg_tensor::{Context, Result, Tensor, ensure, err};
+use thalweg_tensor::{Code, Context, Result, Tensor, ensure, err};
 
 use super::buffer::element_type;
 use super::{Buffer, Executable, OptionValue, Plugin, raw};
@@ -114,7 +114,12 @@ impl Client {
     /// Compiles a StableHLO module (text) whose public function `main` is the program.
     pub fn compile(&self, program: &str, options: &CompileOptions) -> Result<Arc<Executable>> {
         let device = self.device(options.device)?;
-        let raw = self.raw.compile(program.as_bytes(), &options.encode(device.id)?)?;
+        let raw = self.raw.compile(program.as_bytes(), &options.encode(device.id)?);
+        // XLA gives a text that is no StableHLO this code.
+        let raw = raw.map_err(|e| match e.code() {
+            Code::Unknown => e.with_code(Code::InvalidArgument),
+            _ => e,
+        })?;
         Executable::new(raw, device)
     }
 
@@ -254,4 +259,36 @@ fn put_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     out.push(field << 3 | 2);
     out.extend(varint(bytes.len() as u64));
     out.extend(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_a_compile_options_proto() {
+        let overrides = vec![
+            ("s".to_owned(), OptionValue::Str("v".into())),
+            ("b".to_owned(), OptionValue::Bool(true)),
+            ("i".to_owned(), OptionValue::Int(300)),
+            ("f".to_owned(), OptionValue::Float(0.5)),
+        ];
+        let options = CompileOptions { device: 0, overrides };
+        let mut expected = vec![0x1a, 27];
+        // The ordinal -1, one replica, one partition.
+        expected.extend([0x08, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1, 0x20, 1, 0x28, 1]);
+        // One replica of one computation, on device 200.
+        expected.extend([0x4a, 10, 0x08, 1, 0x10, 1, 0x1a, 4, 0x0a, 2, 200, 1]);
+        expected.extend([0x3a, 8, 0x0a, 1, b's', 0x12, 3, 0x0a, 1, b'v']);
+        expected.extend([0x3a, 7, 0x0a, 1, b'b', 0x12, 2, 0x10, 1]);
+        expected.extend([0x3a, 8, 0x0a, 1, b'i', 0x12, 3, 0x18, 0xac, 0x02]);
+        expected.extend([0x3a, 14, 0x0a, 1, b'f', 0x12, 9, 0x21]);
+        expected.extend(0.5f64.to_le_bytes());
+        assert_eq!(options.encode(200).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_device_has_a_number() {
+        assert!(CompileOptions::default().encode(-1).is_err());
+    }
 }

@@ -45,7 +45,8 @@ impl Executable {
     }
 
     /// Starts the program and returns its outputs, which become ready later; an error of the program itself
-    /// shows in them. The arguments lie on this executable's device. Arguments that the program donates
+    /// shows in them. The arguments lie on this executable's device and have the program's dtypes and shapes:
+    /// XLA compares only their number and sizes in bytes. Arguments that the program donates
     /// (attributes `tf.aliasing_output` and `jax.buffer_donor`) cannot be used after this call, except
     /// those whose index is in `not_donatable`.
     pub fn execute(&self, arguments: &[&Buffer], not_donatable: &[usize]) -> Result<Vec<Buffer>> {

@@ -10,6 +10,8 @@ mod buffer;
 mod client;
 mod event;
 mod executable;
+#[cfg(test)]
+mod raw_tests;
 
 use std::ffi::c_void;
 use std::path::Path;
