@@ -14,6 +14,12 @@ use super::{Api, Buffer, Client, Executable, Fallible, Infallible};
 /// A table that tests may change before they use it.
 struct Table(Vec<Slot>);
 
+/// Slots that stay for good.
+struct Kept(Vec<Slot>);
+
+// SAFETY: nobody changes them.
+unsafe impl Send for Kept {}
+
 fn number(n: usize) -> Slot {
     without_provenance_mut(n)
 }
@@ -39,8 +45,11 @@ impl Table {
 
     /// As of a plugin: the table stays for good.
     fn load(self) -> Result<Api> {
-        let table = self.0.leak().as_mut_ptr();
-        // SAFETY: the table is static and as long as it says.
+        static TABLES: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+        let mut tables = TABLES.lock().unwrap();
+        tables.push(Kept(self.0));
+        let table = tables.last_mut().unwrap().0.as_mut_ptr();
+        // SAFETY: the table stays where it is, and is as long as it says.
         unsafe { Api::from_table(table) }
     }
 }
@@ -562,7 +571,8 @@ fn attributes_are_texts() {
             let (kind, count, end) = (number(kind), number(count), number(usize::MAX));
             [size, null_mut(), start, length, kind, value, count, end, end]
         };
-        let list = vec![
+        static LISTS: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+        let list = [
             attribute(b"text", 0, text(b"value"), 5),
             attribute(b"int", 1, number(-5i64 as usize), 1),
             attribute(b"list", 2, VERSION.as_ptr().cast_mut().cast(), 3),
@@ -571,10 +581,12 @@ fn attributes_are_texts() {
             attribute(b"other", 99, number(1), 1),
             attribute(b"no list", 2, null_mut(), 3),
         ];
+        let mut lists = LISTS.lock().unwrap();
+        lists.push(Kept(list.concat()));
         // SAFETY: the caller passes an argument struct.
         unsafe {
             set(args, 3, number(list.len()));
-            set(args, 2, list.leak().as_mut_ptr().cast());
+            set(args, 2, lists.last_mut().unwrap().0.as_mut_ptr().cast());
         }
         null_mut()
     }
