@@ -43,7 +43,8 @@ enum Outcome {
 
 /// Parts that may be skipped where the machine lacks a program or a right. Any other part that is
 /// skipped counts as failed.
-const SKIPPABLE: &[&str] = &["licences", "hdfs", "container", "older"];
+const SKIPPABLE: &[&str] =
+    &["licences", "hdfs", "container", "older", "accelerator", "accelerator-all"];
 
 /// How a part went.
 struct Row {
@@ -73,6 +74,7 @@ const PARTS: &[Part] = &[
     ("clients", clients),
     ("cluster", cluster),
     ("recorded", recorded_through_the_client),
+    ("accelerator", || accelerator(&[])),
     ("models", models),
     ("serving", serving),
     ("examples", examples),
@@ -95,6 +97,8 @@ const LONG_PARTS: &[Part] = &[
     }),
     ("loom-all", || loom(&["--include-ignored"])),
     ("valgrind-all", || valgrind::long().map(|()| Outcome::Done)),
+    // Every recorded case that has a lowering, where `accelerator` runs a tenth.
+    ("accelerator-all", || accelerator(&[("RECORDED", "all")])),
     ("learning", whole_examples),
     ("by-grpc", cluster_by_grpc),
     ("scale", cluster_scale),
@@ -271,6 +275,21 @@ fn outside() -> Result<Outcome> {
 /// Programs of TensorFlow's own client drive a server of ours.
 fn clients() -> Result<Outcome> {
     run_clients(&client_python()?, "run.py", &["--server", &server()?])
+}
+
+/// XLA's CPU backend as an accelerator: the caller of plugins, recorded cases, sessions, and programs of
+/// TensorFlow's own client.
+fn accelerator(variables: &[(&str, &str)]) -> Result<Outcome> {
+    if !cfg!(target_arch = "x86_64") {
+        return Ok(Outcome::Skipped("the plugin of XLA's CPU backend is for x86-64 only"));
+    }
+    let plugin = venv::pjrt_cpu_plugin(&run::target_dir().join("pjrt-cpu"))?;
+    let mut test = run::cargo(&["test", "--quiet", "--package", "thalweg-accel"]);
+    test.env("THALWEG_TEST_PJRT_PLUGIN", &plugin).envs(variables.iter().copied());
+    run::check(&mut test)?;
+    let (python, server) = (client_python()?, server()?);
+    let program = ["tests/accelerator/run.py", "--server", &server, "--plugin"];
+    done(run::command(python, &program).arg(&plugin))
 }
 
 /// Programs of TensorFlow's own client drive clusters of several processes, ours and TensorFlow's.

@@ -73,3 +73,26 @@ pub(crate) fn extra(python: &Path, folder: &Path, packages: &[&str]) -> Result<P
     std::fs::write(made, wanted)?;
     Ok(folder.to_owned())
 }
+
+/// XLA's CPU backend as a PJRT plugin, by its hash: one third-party release for x86-64.
+const PJRT_CPU: &str = "lammps-jax-pjrt-cpu==0.11.2 \
+    --hash=sha256:1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1";
+
+/// The plugin of XLA's CPU backend, installed into `folder`.
+pub(crate) fn pjrt_cpu_plugin(folder: &Path) -> Result<PathBuf> {
+    let plugin = folder.join("lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so");
+    let made = folder.join("thalweg-ready");
+    if plugin.exists() && std::fs::read_to_string(&made).is_ok_and(|m| m == PJRT_CPU) {
+        return Ok(plugin);
+    }
+    std::fs::create_dir_all(folder)?;
+    let requirements = folder.join("requirements.txt");
+    std::fs::write(&requirements, format!("{PJRT_CPU}\n"))?;
+    let pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"];
+    let mut pip = run::command("python3", &pip);
+    pip.args(["--require-hashes", "--upgrade", "--target"]).arg(folder);
+    run::check(pip.arg("-r").arg(&requirements))
+        .context("python3 with pip is needed (apt-get install python3-pip)")?;
+    std::fs::write(made, PJRT_CPU)?;
+    Ok(plugin)
+}

@@ -1,0 +1,154 @@
+//! Sessions on an accelerator: variables, training, loops, several devices, failures.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod support;
+
+use std::sync::Arc;
+
+use thalweg_accel::Accelerator;
+use thalweg_graph::{Output, Scope};
+use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
+use thalweg_runtime::Session;
+use thalweg_tensor::{Code, DType, Shape, Tensor};
+
+fn scope() -> Scope {
+    Scope::new(op_registry(FAMILIES).unwrap())
+}
+
+fn session(s: &Scope, accelerator: &Arc<Accelerator>) -> Session {
+    let options = support::options(accelerator);
+    Session::new(s.to_graph(), kernel_registry(FAMILIES), options).unwrap()
+}
+
+fn node(s: &mut Scope, op: &str, name: &str, inputs: &[Output]) -> Output {
+    s.op(op).name(name).inputs(inputs).build().unwrap()
+}
+
+fn placeholder(s: &mut Scope, name: &str, dtype: DType) -> Output {
+    s.op("Placeholder").name(name).attr("dtype", dtype).build().unwrap()
+}
+
+/// A reference variable of 32-bit floats.
+fn variable(s: &mut Scope, name: &str, shape: &[usize]) -> Output {
+    let op = s.op("VariableV2").name(name).attr("dtype", DType::Float);
+    op.attr("shape", &Shape::new(shape).unwrap()).build().unwrap()
+}
+
+fn floats(tensor: &Tensor) -> Vec<f32> {
+    tensor.as_slice::<f32>().unwrap().to_vec()
+}
+
+/// Two nodes of one session count as one program each time it runs.
+#[test]
+fn a_chain_is_one_program() {
+    let Some(accelerator) = support::accelerator("a_chain_is_one_program") else { return };
+    let mut s = scope();
+    let x = placeholder(&mut s, "x", DType::Float);
+    let mut y = x;
+    for i in 0..50 {
+        y = node(&mut s, "AddV2", &format!("y{i}"), &[y, x]);
+    }
+    let session = session(&s, &accelerator);
+    let before = accelerator.counts();
+    for n in 1..=3 {
+        let fed = Tensor::vector(&[n as f32, 2.0]).unwrap();
+        let got = session.run(&[("x:0", fed)], &["y49:0"], &[]).unwrap();
+        assert_eq!(floats(&got[0]), [51.0 * n as f32, 102.0]);
+    }
+    let after = accelerator.counts();
+    assert_eq!((after.0 - before.0, after.1 - before.1), (1, 3));
+    // Another shape is another program.
+    let fed = Tensor::vector(&[1f32; 3]).unwrap();
+    assert_eq!(floats(&session.run(&[("x:0", fed)], &["y49:0"], &[]).unwrap()[0]), [51.0; 3]);
+    assert_eq!(accelerator.counts().0 - before.0, 2);
+}
+
+#[test]
+fn variables_live_there_and_their_memory_is_used_again() {
+    let Some(accelerator) = support::accelerator("variables_live_there") else { return };
+    let mut s = scope();
+    let v = variable(&mut s, "v", &[1 << 16]);
+    let x = placeholder(&mut s, "x", DType::Float);
+    node(&mut s, "Assign", "init", &[v, x]);
+    node(&mut s, "AssignAdd", "step", &[v, x]);
+    node(&mut s, "Identity", "read", &[v]);
+    let session = session(&s, &accelerator);
+    let e = session.run(&[], &["read:0"], &[]).unwrap_err();
+    assert_eq!(e.code(), Code::FailedPrecondition, "{e}");
+    let ones = Tensor::vector(&vec![1f32; 1 << 16]).unwrap();
+    session.run(&[("x:0", ones.clone())], &[], &["init"]).unwrap();
+    for _ in 0..100 {
+        session.run(&[("x:0", ones.clone())], &[], &["step"]).unwrap();
+    }
+    let got = session.run(&[], &["read:0"], &[]).unwrap();
+    assert!(floats(&got[0]).iter().all(|&x| x == 101.0));
+    // The variable, and what a few steps had in flight.
+    let used = accelerator.used_bytes();
+    assert!(used <= 4 * ones.size_bytes(), "{used} bytes are in use");
+    // A fetched value stays what it was when the variable changes.
+    let before = session.run(&[], &["read:0"], &[]).unwrap();
+    session.run(&[("x:0", ones)], &[], &["step"]).unwrap();
+    assert_eq!(floats(&before[0])[0], 101.0);
+}
+
+/// Steps that run at once each count.
+#[test]
+fn concurrent_updates_all_count() {
+    let Some(accelerator) = support::accelerator("concurrent_updates_all_count") else { return };
+    let mut s = scope();
+    let v = variable(&mut s, "v", &[4]);
+    let zero = s.constant(&Tensor::vector(&[0f32; 4]).unwrap()).unwrap();
+    let one = s.constant(&Tensor::vector(&[1f32; 4]).unwrap()).unwrap();
+    node(&mut s, "Assign", "init", &[v, zero]);
+    node(&mut s, "AssignAdd", "step", &[v, one]);
+    node(&mut s, "Identity", "read", &[v]);
+    let session = session(&s, &accelerator);
+    session.run(&[], &[], &["init"]).unwrap();
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| {
+                for _ in 0..100 {
+                    session.run(&[], &[], &["step"]).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(floats(&session.run(&[], &["read:0"], &[]).unwrap()[0]), [400.0; 4]);
+}
+
+/// A node without a lowering runs on the CPU between two programs.
+#[test]
+fn a_cpu_node_between_two_regions() {
+    let Some(accelerator) = support::accelerator("a_cpu_node_between_two_regions") else { return };
+    let mut s = scope();
+    let mut cpu = s.on_device(support::CPU);
+    let x = placeholder(&mut s, "x", DType::Float);
+    let a = node(&mut s, "AddV2", "a", &[x, x]);
+    let b = node(&mut cpu, "Mul", "b", &[a, a]);
+    let c = node(&mut s, "AddV2", "c", &[a, b]);
+    node(&mut s, "Sub", "d", &[c, x]);
+    let session = session(&s, &accelerator);
+    let before = accelerator.counts().1;
+    for n in [1f32, 3.0] {
+        let got = session.run(&[("x:0", Tensor::scalar(n))], &["d:0", "a:0"], &[]).unwrap();
+        assert_eq!((floats(&got[0]), floats(&got[1])), (vec![4.0 * n * n + n], vec![2.0 * n]));
+    }
+    assert_eq!(accelerator.counts().1 - before, 4, "two programs a step");
+}
+
+#[test]
+fn errors_name_the_node() {
+    let Some(accelerator) = support::accelerator("errors_name_the_node") else { return };
+    let mut s = scope();
+    let (x, y) = (placeholder(&mut s, "x", DType::Float), placeholder(&mut s, "y", DType::Float));
+    node(&mut s, "MatMul", "product", &[x, y]);
+    let session = session(&s, &accelerator);
+    let matrix = |rows, columns| Tensor::zeros(DType::Float, Shape::new(&[rows, columns]).unwrap());
+    let feeds = [("x:0", matrix(2, 3).unwrap()), ("y:0", matrix(2, 3).unwrap())];
+    let e = session.run(&feeds, &["product:0"], &[]).unwrap_err();
+    assert_eq!(e.code(), Code::InvalidArgument, "{e}");
+    assert!(e.to_string().contains("product"), "{e}");
+    // The session goes on.
+    let feeds = [("x:0", matrix(2, 3).unwrap()), ("y:0", matrix(3, 2).unwrap())];
+    session.run(&feeds, &["product:0"], &[]).unwrap();
+}
