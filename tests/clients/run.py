@@ -158,6 +158,7 @@ def play(chosen, targets):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--server", help="the thalweg command, to be started for the run")
+    parser.add_argument("--server-flag", action="append", default=[], help="a further flag of the server")
     parser.add_argument("--target", help="a server that is there already")
     parser.add_argument("--tensorflow", action="store_true", help="start TensorFlow's server")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1),
@@ -168,7 +169,7 @@ def main():
     args = parser.parse_args()
     if args.long:
         os.environ["THALWEG_LONG"] = "1"
-    command = [args.server, "server", "--port", "0"]
+    command = [args.server, "server", "--port", "0", *args.server_flag]
     if args.tensorflow:
         command = [sys.executable, str(HERE / "tensorflow_server.py")]
         WAITING.clear()

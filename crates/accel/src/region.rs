@@ -13,7 +13,9 @@ use thalweg_kernel::{
     AsyncCall, AsyncKernel, KernelRegistry, Outputs, StepContext, Value, Variable, VariableBuffer,
 };
 use thalweg_plan::Region;
-use thalweg_tensor::{Charge, DType, Error, Result, Tensor, bail, ensure, err};
+use thalweg_tensor::{
+    Charge, Code, DType, Error, ResourceHandle, Result, Tensor, bail, ensure, err,
+};
 
 use crate::compile::{
     ArgumentSource, InputKind, LoweredRegion, Source, VariableKind, lower_region,
@@ -66,6 +68,15 @@ enum Input {
 struct Inputs {
     all: Vec<Input>,
     variables: Vec<Arc<Variable>>,
+    /// Variables of handles that nothing has assigned yet: the region may be the first.
+    missing: Vec<Missing>,
+}
+
+/// A variable that the task does not have yet.
+struct Missing {
+    position: usize,
+    handle: ResourceHandle,
+    error: Error,
 }
 
 impl RegionKernel {
@@ -108,10 +119,11 @@ impl State {
     }
 
     fn execute(&self, call: &AsyncCall) -> Result<Vec<Delivered>> {
-        let inputs = self.inputs(call)?;
+        let mut inputs = self.inputs(call)?;
         // The shape of a variable may change between the look at it and its lock.
         for _ in 0..8 {
             let compiled = self.program(&inputs)?;
+            inputs.create_missing(&compiled.lowered, &call.step)?;
             match self.enqueue(&compiled, &inputs, &call.step)? {
                 Some(outputs) => return Ok(outputs),
                 None => continue,
@@ -121,8 +133,11 @@ impl State {
     }
 
     fn inputs(&self, call: &AsyncCall) -> Result<Inputs> {
-        let mut inputs =
-            Inputs { all: Vec::with_capacity(call.inputs.len()), variables: Vec::new() };
+        let mut inputs = Inputs {
+            all: Vec::with_capacity(call.inputs.len()),
+            variables: Vec::new(),
+            missing: Vec::new(),
+        };
         for (value, &is_static) in call.inputs.iter().zip(&self.region.is_static) {
             let input = match value {
                 Value::Ref(variable) => inputs.variable(variable.clone()),
@@ -130,7 +145,7 @@ impl State {
                     let [handle] = tensor.resources()? else {
                         bail!(InvalidArgument, "expected one handle, got {}", tensor.shape());
                     };
-                    inputs.variable(call.step.resources().resolve(handle)?)
+                    inputs.handle(handle, &call.step)?
                 }
                 Value::Tensor(tensor) if is_static => Input::Known(self.on_host(tensor)?),
                 Value::Tensor(tensor) => Input::Memory(self.on_device(tensor)?),
@@ -440,6 +455,47 @@ impl Inputs {
             self.variables.push(variable);
             self.variables.len() - 1
         }))
+    }
+
+    /// The input that is a handle of a variable, which need not exist.
+    fn handle(&mut self, handle: &ResourceHandle, step: &StepContext) -> Result<Input> {
+        let error = match step.resources().resolve(handle) {
+            Ok(variable) => return Ok(self.variable(variable)),
+            Err(e) => e,
+        };
+        let is_same = |m: &&Missing| {
+            (&m.handle.container, &m.handle.name) == (&handle.container, &handle.name)
+        };
+        if let Some(known) = self.missing.iter().find(is_same) {
+            return Ok(Input::Variable(known.position));
+        }
+        let declared = handle.dtypes_and_shapes.first().filter(|_| handle.owned.is_none());
+        let (Some((dtype, shape)), Code::NotFound) = (declared, error.code()) else {
+            return Err(error);
+        };
+        let budget = step.state_budget().clone();
+        let variable = Variable::new(handle.name.clone(), *dtype, shape.clone(), budget);
+        let input = self.variable(Arc::new(variable));
+        let position = self.variables.len() - 1;
+        self.missing.push(Missing { position, handle: handle.clone(), error });
+        Ok(input)
+    }
+
+    /// Makes the variables that the region is the first to assign; the error of one that it does not.
+    fn create_missing(&mut self, lowered: &LoweredRegion, step: &StepContext) -> Result<()> {
+        for Missing { position, handle, error } in std::mem::take(&mut self.missing) {
+            if !lowered.assigned.iter().any(|(assigned, _)| *assigned == position) {
+                return Err(error);
+            }
+            let (container, name) = (handle.container.clone(), handle.name.clone());
+            let new = &self.variables[position];
+            let (dtype, shape) = (new.dtype(), new.shape().clone());
+            let budget = step.state_budget().clone();
+            let make = || Ok(Variable::new(name.clone(), dtype, shape, budget));
+            self.variables[position] =
+                step.resources().find_or_create(container, name.clone(), make)?;
+        }
+        Ok(())
     }
 
     fn kinds(&self) -> Vec<InputKind> {

@@ -189,7 +189,8 @@ pub fn name_devices(
         let is_same = |d: &&Arc<dyn Device>| d.description().name.device_type == device_type;
         let index = named.iter().filter(is_same).count() as u32;
         let name = DeviceName { device_type, ..DeviceName::cpu(job, task, index) };
-        let own = incarnation.wrapping_add(1 << 32).wrapping_add(named.len() as u64);
+        // As of CPUs: a task tells keys of an earlier start by it.
+        let own = incarnation.wrapping_add(u64::from(index));
         named.push(device.clone().named(name, own));
     }
     named

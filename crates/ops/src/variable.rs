@@ -126,6 +126,16 @@ fn lower_assign(l: &mut Lowering<'_>) -> Result<()> {
 /// Replaces a resource variable.
 fn lower_assign_resource(l: &mut Lowering<'_>) -> Result<()> {
     let value = l.input(1)?;
+    if let (true, Some(current)) = (l.attrs().bool("validate_shape")?, &l.variable_state(0)?.value)
+    {
+        ensure!(
+            current.dims() == value.dims(),
+            InvalidArgument,
+            "Trying to assign to variable with tensor with wrong shape. Expected {} got {}",
+            Shape::new(current.dims())?,
+            Shape::new(value.dims())?
+        );
+    }
     l.assign_variable(0, value)
 }
 

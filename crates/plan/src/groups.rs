@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use thalweg_graph::{AttrValue, Graph, Node, NodeId, OutputInfo, Role};
-use thalweg_kernel::DeviceDescription;
+use thalweg_kernel::{ACCELERATORS, DeviceDescription};
 use thalweg_tensor::{DType, Error, Result, err};
 
+use crate::host_state::HostState;
 use crate::place::{Specs, cannot_assign, check_kernel};
 use crate::{Frames, Target};
 
@@ -50,8 +51,13 @@ enum Cause {
 
 impl<'a> Groups<'a> {
     /// The groups of `graph`.
-    pub(crate) fn of(graph: &'a Graph, frames: &Frames, target: &'a Target<'a>) -> Result<Self> {
-        let mut finder = FeasibleFinder::new(target);
+    pub(crate) fn of(
+        graph: &'a Graph,
+        frames: &Frames,
+        target: &'a Target<'a>,
+        host_state: &'a HostState,
+    ) -> Result<Self> {
+        let mut finder = FeasibleFinder::new(target, host_state);
         let feasible: Result<Vec<Feasible>> = graph.nodes().iter().map(|n| finder.of(n)).collect();
         let parent = (0..graph.len() as u32).collect();
         let mut groups =
@@ -302,6 +308,7 @@ fn common(a: &Devices, b: &Devices) -> Devices {
 /// Finds the feasible devices of nodes; most nodes share a few sets.
 struct FeasibleFinder<'a> {
     target: &'a Target<'a>,
+    host_state: &'a HostState,
     specs: Specs,
     all: Devices,
     by_text: FxHashMap<Arc<str>, Devices>,
@@ -309,7 +316,7 @@ struct FeasibleFinder<'a> {
 }
 
 impl<'a> FeasibleFinder<'a> {
-    fn new(target: &'a Target<'a>) -> Self {
+    fn new(target: &'a Target<'a>, host_state: &'a HostState) -> Self {
         let mut types: Vec<&str> =
             target.devices.iter().map(|d| d.name.device_type.as_str()).collect();
         types.sort_unstable();
@@ -317,6 +324,7 @@ impl<'a> FeasibleFinder<'a> {
         let all = (0..target.devices.len() as u32).collect();
         FeasibleFinder {
             target,
+            host_state,
             specs: Specs::default(),
             all,
             by_text: FxHashMap::default(),
@@ -341,7 +349,11 @@ impl<'a> FeasibleFinder<'a> {
     }
 
     fn supported(&self, node: &Node) -> Devices {
+        let is_host_state = self.host_state.contains(&node.name);
         let has_kernel = |device_type: &&str| {
+            if is_host_state && ACCELERATORS.contains(device_type) {
+                return false;
+            }
             node.role().is_interpreted() || self.target.kernels.find(node, device_type).is_ok()
         };
         let types: Vec<&str> = self.types.iter().copied().filter(|t| has_kernel(t)).collect();

@@ -9,6 +9,7 @@ mod cost;
 mod evaluate;
 mod frames;
 mod groups;
+mod host_state;
 mod late_receives;
 mod lower;
 mod multi_device;
@@ -206,7 +207,9 @@ pub fn compile(graph: &Graph, step: &StepSignature, target: &Target<'_>) -> Resu
     } else if !multi_device.is_empty() {
         pruned = lower(&pruned, &LowerSelection::Nodes(multi_device)).context(|| "lower")?;
     }
-    let (mut placed, mut placement) = place(pruned, target).context(|| "place")?;
+    let host_state = host_state::host_state(graph, target);
+    let (mut placed, mut placement) =
+        place::place_beside(pruned, target, &host_state).context(|| "place")?;
     if target.options.optimize {
         placed = optimize(placed, &mut placement, target.kernels).context(|| "optimize")?;
     }

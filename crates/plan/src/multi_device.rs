@@ -3,19 +3,21 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use thalweg_graph::{Graph, Node, NodeId};
-use thalweg_kernel::DeviceSpec;
+use thalweg_hlo::is_supported;
+use thalweg_kernel::{DeviceDescription, DeviceSpec};
+use thalweg_proto as pb;
 use thalweg_tensor::DType;
 
 use crate::Target;
 
-/// The calls of functions whose nodes have device constraints, or that take handles of state on
-/// incompatible devices.
+/// The calls of functions whose nodes have device constraints, or of which an accelerator runs some nodes
+/// only, or that take handles of state on incompatible devices.
 pub(crate) fn calls(graph: &Graph, target: &Target<'_>) -> FxHashSet<NodeId> {
     let mut found = FxHashSet::default();
     if target.devices.len() == 1 {
         return found;
     }
-    let mut constraints = Constraints { graph, by_function: FxHashMap::default() };
+    let mut constraints = Constraints { graph, target, by_function: FxHashMap::default() };
     for id in graph.ids() {
         let node = graph.node(id);
         if node.role().is_call()
@@ -27,10 +29,12 @@ pub(crate) fn calls(graph: &Graph, target: &Target<'_>) -> FxHashSet<NodeId> {
     found
 }
 
-/// Which functions of a graph have device constraints.
+/// Which functions of a graph must run on several devices.
 struct Constraints<'a> {
     graph: &'a Graph,
-    /// For each function, whether a node of it, or of a function that it calls, has a device constraint.
+    target: &'a Target<'a>,
+    /// For each function, whether a node of it, or of a function that it calls, has a device constraint or
+    /// cannot run on an accelerator that is there.
     by_function: FxHashMap<String, bool>,
 }
 
@@ -44,9 +48,28 @@ impl Constraints<'_> {
             return known;
         }
         let mut nodes = self.graph.library().reachable([name]).flat_map(|f| &f.node_def);
-        let has_constraint = nodes.any(|node| !node.device.is_empty());
-        self.by_function.insert(name.to_owned(), has_constraint);
-        has_constraint
+        let accelerator = self.target.devices.iter().find(|d| d.is_accelerator());
+        let is_split = nodes.any(|node| {
+            !node.device.is_empty() || accelerator.is_some_and(|device| !self.runs_on(node, device))
+        });
+        self.by_function.insert(name.to_owned(), is_split);
+        is_split
+    }
+
+    /// Whether an accelerator runs a node of a function: its op has a lowering, for numbers.
+    fn runs_on(&self, node: &pb::NodeDef, device: &DeviceDescription) -> bool {
+        let Ok(op) = self.graph.find_op(&node.op) else { return false };
+        if op.role.is_interpreted() {
+            return true;
+        }
+        let specs = self.target.kernels.for_op(&node.op);
+        let is_number = |attr: &pb::AttrValue| match &attr.value {
+            Some(pb::attr_value::Value::Type(number)) => DType::from_proto(*number)
+                .is_ok_and(|dtype| is_supported(dtype) || dtype == DType::Resource),
+            _ => true,
+        };
+        specs.iter().any(|spec| spec.serves(&device.name.device_type))
+            && node.attr.values().all(is_number)
     }
 }
 

@@ -13,6 +13,7 @@ use thalweg_tensor::{Code, Context, Error, Result, err};
 
 use crate::choose::{by_default, by_finish};
 use crate::groups::Groups;
+use crate::host_state::HostState;
 use crate::{Choice, Frames, Target};
 
 /// The devices of nodes.
@@ -55,12 +56,21 @@ pub enum Reason {
 }
 
 /// Gives every node a device, whose full name the nodes of the returned graph have.
-pub fn place(mut graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
+pub fn place(graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
+    place_beside(graph, target, &HostState::default())
+}
+
+/// The same with state that stays on the CPU.
+pub(crate) fn place_beside(
+    mut graph: Graph,
+    target: &Target<'_>,
+    host_state: &HostState,
+) -> Result<(Graph, Placement)> {
     if target.devices.len() == 1 {
         return place_on_one(graph, target);
     }
     let frames = Frames::of(&graph)?;
-    let groups = Groups::of(&graph, &frames, target)?;
+    let groups = Groups::of(&graph, &frames, target, host_state)?;
     // The simulation knows nothing yet of regions, which make small nodes on accelerators cheap.
     let has_accelerator = target.devices.iter().any(DeviceDescription::is_accelerator);
     let placement = match target.options.choice {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use tracing::warn;
 
+use crate::accelerator::AcceleratorFlags;
 use crate::ports::parse_port;
 
 /// Serve SavedModels over the gRPC and REST interfaces of TensorFlow Serving and KServe.
@@ -29,6 +30,9 @@ pub struct Args {
 
     #[command(flatten)]
     pub(super) limits: LimitFlags,
+
+    #[command(flatten)]
+    pub(super) accelerators: AcceleratorFlags,
 
     #[command(flatten)]
     pub(super) shutdown: ShutdownFlags,

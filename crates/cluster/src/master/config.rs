@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
-use thalweg_kernel::Device;
 use thalweg_plan::Options;
 use thalweg_proto as pb;
 use thalweg_runtime::{PlacementLog, Pool, RunOptions, SessionOptions};
@@ -66,22 +65,12 @@ pub(crate) fn session_options(task: &Task, config: &pb::ConfigProto) -> Result<S
                 .is_some_and(|g| g.enable_bfloat16_sendrecv),
             ..Options::default()
         },
-        devices: at_most(task.first_devices(cpus.max(cpus_min) as u32), config),
+        devices: task.first_devices(cpus.max(cpus_min) as u32),
         resources: (!is_isolated).then(|| task.resources.clone()),
         environment: task.options.environment.clone(),
         placement_log: config.log_device_placement.then(placement_log),
         ..Default::default()
     })
-}
-
-/// The devices without the accelerators beyond the number of their type that a config allows.
-fn at_most(mut devices: Vec<Arc<dyn Device>>, config: &pb::ConfigProto) -> Vec<Arc<dyn Device>> {
-    devices.retain(|device| {
-        let name = &device.description().name;
-        let max = config.device_count.get(&name.device_type).copied().unwrap_or(i32::MAX);
-        !device.description().is_accelerator() || i64::from(name.index) < i64::from(max)
-    });
-    devices
 }
 
 /// Logs the device of each node, in TensorFlow's format.
