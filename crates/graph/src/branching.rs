@@ -12,6 +12,20 @@ use crate::{AttrKind, AttrValue, Attrs, Graph, NodeId, Output, Scope, shape};
 /// Builds one branch of [`Scope::case`].
 pub type Branch<'a> = Box<dyn FnOnce(&mut Scope) -> Result<Vec<Output>> + 'a>;
 
+/// Attrs of the `While` node of a loop. The loops of [`Scope`] have the default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopOptions {
+    /// Maximum number of iterations in flight (the attr `parallel_iterations`) where the loop is
+    /// lowered to a frame; at least 1. As a `While`, the loop runs one iteration after another.
+    pub parallel_iterations: usize,
+}
+
+impl Default for LoopOptions {
+    fn default() -> LoopOptions {
+        LoopOptions { parallel_iterations: 10 }
+    }
+}
+
 /// The traced body of a branch or loop.
 struct TracedBody {
     subgraph: Subgraph,
@@ -190,10 +204,66 @@ impl Scope {
         &mut self,
         init: &[Output],
         condition: impl FnOnce(&mut Scope, &[Output]) -> Result<Output>,
+        body: impl FnMut(&mut Scope, &[Output]) -> Result<Vec<Output>>,
+    ) -> Result<Vec<Output>> {
+        LoopOptions::default().while_loop(self, init, condition, body)
+    }
+
+    /// Left fold over the rows of `elems` with the initial state `init`; returns the final state.
+    /// `body` takes the state and one row of each of `elems`.
+    pub fn foldl(
+        &mut self,
+        elems: &[Output],
+        init: &[Output],
+        body: impl FnMut(&mut Scope, &[Output], &[Output]) -> Result<Vec<Output>>,
+    ) -> Result<Vec<Output>> {
+        LoopOptions::default().foldl(self, elems, init, body)
+    }
+
+    /// As [`Scope::foldl`], but returns the states after each row, stacked.
+    pub fn scan(
+        &mut self,
+        elems: &[Output],
+        init: &[Output],
+        body: impl FnMut(&mut Scope, &[Output], &[Output]) -> Result<Vec<Output>>,
+    ) -> Result<Vec<Output>> {
+        LoopOptions::default().scan(self, elems, init, body)
+    }
+
+    /// Applies `body` to each row of `elems` and stacks the results.
+    pub fn map_fn(
+        &mut self,
+        elems: &[Output],
+        body: impl FnMut(&mut Scope, &[Output]) -> Result<Vec<Output>>,
+    ) -> Result<Vec<Output>> {
+        LoopOptions::default().map_fn(self, elems, body)
+    }
+
+    /// This scope without control dependencies, which the node of the branch or loop has.
+    fn detached(&self) -> Scope {
+        let mut scope = self.clone();
+        scope.clear_control_inputs();
+        scope
+    }
+}
+
+impl LoopOptions {
+    /// As [`Scope::while_loop`].
+    pub fn while_loop(
+        &self,
+        scope: &mut Scope,
+        init: &[Output],
+        condition: impl FnOnce(&mut Scope, &[Output]) -> Result<Output>,
         mut body: impl FnMut(&mut Scope, &[Output]) -> Result<Vec<Output>>,
     ) -> Result<Vec<Output>> {
-        let mut scope = self.child("while");
-        let mut vars: Vec<(DType, PartialShape)> = self.with_graph(|g| {
+        ensure!(
+            self.parallel_iterations > 0,
+            InvalidArgument,
+            "parallel_iterations must be at least 1"
+        );
+        let parallel = i64::try_from(self.parallel_iterations).unwrap_or(i64::MAX);
+        let mut scope = scope.child("while");
+        let mut vars: Vec<(DType, PartialShape)> = scope.with_graph(|g| {
             let info = |&t: &Output| g.checked_output(t).map(|o| (o.dtype, o.shape.clone()));
             init.iter().map(info).collect::<Result<_>>()
         })?;
@@ -222,39 +292,44 @@ impl Scope {
         let cond_function = cond.to_function(&scope, "cond", &captures, &[])?;
         let body_function = built.to_function(&scope, "body", &captures, kept)?;
         let mut shapes: Vec<PartialShape> = vars.into_iter().map(|v| v.1).collect();
-        let captured = |&t: &Output| self.with_graph(|g| g.output(t).shape.clone());
+        let captured = |&t: &Output| scope.with_graph(|g| g.output(t).shape.clone());
         shapes.extend(captures.iter().map(captured));
         let is_stateful = cond.subgraph.is_stateful() || built.subgraph.is_stateful();
         let node = scope.op(if is_stateful { "While" } else { "StatelessWhile" });
         let node = node.inputs(init).inputs(&captures).after(&after);
         let node = node.attr("cond", cond_function).attr("body", body_function);
-        let mut outputs = node.attr("output_shapes", &shapes[..]).build_all()?;
+        let node = node.attr("output_shapes", &shapes[..]);
+        let mut outputs = node.attr("parallel_iterations", parallel).build_all()?;
         outputs.truncate(init.len());
         Ok(outputs)
     }
 
-    /// Left fold over the rows of `elems` with the initial state `init`; returns the final state.
-    /// `body` takes the state and one row of each of `elems`.
+    /// As [`Scope::foldl`].
     pub fn foldl(
-        &mut self,
+        &self,
+        scope: &mut Scope,
         elems: &[Output],
         init: &[Output],
         mut body: impl FnMut(&mut Scope, &[Output], &[Output]) -> Result<Vec<Output>>,
     ) -> Result<Vec<Output>> {
-        let mut scope = self.child("foldl");
+        let mut scope = scope.child("foldl");
         let rows = Rows::new(&mut scope, elems)?;
-        let step = |s: &mut Scope, state: &[Output], row: &[Output]| body(s, state, row);
-        rows.run(&mut scope, init, step)
+        rows.run(&mut scope, self, init, |s, state, row| {
+            let next = body(s, state, row)?;
+            check_state(s, state, &next)?;
+            Ok(next)
+        })
     }
 
-    /// As [`Scope::foldl`], but returns the states after each row, stacked.
+    /// As [`Scope::scan`].
     pub fn scan(
-        &mut self,
+        &self,
+        scope: &mut Scope,
         elems: &[Output],
         init: &[Output],
         mut body: impl FnMut(&mut Scope, &[Output], &[Output]) -> Result<Vec<Output>>,
     ) -> Result<Vec<Output>> {
-        let mut scope = self.child("scan");
+        let mut scope = scope.child("scan");
         let rows = Rows::new(&mut scope, elems)?;
         let count = init.len();
         let types = scope.with_graph(|g| -> Vec<(DType, PartialShape)> {
@@ -264,15 +339,10 @@ impl Scope {
         for (dtype, shape) in &types {
             state.push(empty_list(&mut scope, *dtype, shape)?);
         }
-        let out = rows.run(&mut scope, &state, |s, state, row| {
+        let out = rows.run(&mut scope, self, &state, |s, state, row| {
             let (state, lists) = state.split_at(count);
             let mut next = body(s, state, row)?;
-            ensure!(
-                next.len() == count,
-                InvalidArgument,
-                "the body returns {} tensors for a state of {count}",
-                next.len()
-            );
+            check_state(s, state, &next)?;
             for i in 0..count {
                 next.push(s.add("TensorListPushBack", &[lists[i], next[i]])?);
             }
@@ -281,13 +351,14 @@ impl Scope {
         stacked(&mut scope, &out[count..], &types, rows.count)
     }
 
-    /// Applies `body` to each row of `elems` and stacks the results.
+    /// As [`Scope::map_fn`].
     pub fn map_fn(
-        &mut self,
+        &self,
+        scope: &mut Scope,
         elems: &[Output],
         mut body: impl FnMut(&mut Scope, &[Output]) -> Result<Vec<Output>>,
     ) -> Result<Vec<Output>> {
-        let mut scope = self.child("map");
+        let mut scope = scope.child("map");
         let rows = Rows::new(&mut scope, elems)?;
         // The types of the body's results are known once it is traced.
         let trial = TracedBody::build(&scope, "trial", &rows.types, &mut body)?;
@@ -297,20 +368,13 @@ impl Scope {
         for (dtype, shape) in &types {
             lists.push(empty_list(&mut scope, *dtype, shape)?);
         }
-        let out = rows.run(&mut scope, &lists, |s, lists, row| {
+        let out = rows.run(&mut scope, self, &lists, |s, lists, row| {
             let results = body(s, row)?;
             let push =
                 |(&list, &result): (&Output, &Output)| s.add("TensorListPushBack", &[list, result]);
             lists.iter().zip(&results).map(push).collect()
         })?;
         stacked(&mut scope, &out, &types, rows.count)
-    }
-
-    /// This scope without control dependencies, which the node of the branch or loop has.
-    fn detached(&self) -> Scope {
-        let mut scope = self.clone();
-        scope.clear_control_inputs();
-        scope
     }
 }
 
@@ -351,6 +415,13 @@ impl Rows {
             let row = match info.shape.dims() {
                 Some([]) => thalweg_tensor::bail!(InvalidArgument, "a scalar has no rows"),
                 Some(dims) => {
+                    if let (Some(count), Some(other)) = (count, dims[0]) {
+                        ensure!(
+                            count == other,
+                            InvalidArgument,
+                            "elems must have the same number of rows, got {count} and {other}"
+                        );
+                    }
                     count = count.or(dims[0]);
                     PartialShape::new(dims[1..].iter().copied())
                 }
@@ -369,13 +440,15 @@ impl Rows {
     fn run(
         &self,
         scope: &mut Scope,
+        options: &LoopOptions,
         init: &[Output],
         mut step: impl FnMut(&mut Scope, &[Output], &[Output]) -> Result<Vec<Output>>,
     ) -> Result<Vec<Output>> {
         let zero = scope.constant(&Tensor::scalar(0i32))?;
         let all = [&[zero][..], &self.lists, init].concat();
         let count = self.lists.len();
-        let outputs = scope.while_loop(
+        let outputs = options.while_loop(
+            scope,
             &all,
             |s, vars| s.add("Less", &[vars[0], self.length]),
             |s, vars| {
@@ -395,6 +468,20 @@ impl Rows {
         )?;
         Ok(outputs[1 + count..].to_vec())
     }
+}
+
+/// Checks that `next` has the types of `state`.
+fn check_state(scope: &Scope, state: &[Output], next: &[Output]) -> Result<()> {
+    let types = |tensors: &[Output]| -> Result<Vec<DType>> {
+        scope.with_graph(|g| tensors.iter().map(|&t| Ok(g.checked_output(t)?.dtype)).collect())
+    };
+    let (wanted, given) = (types(state)?, types(next)?);
+    ensure!(
+        given == wanted,
+        InvalidArgument,
+        "the body returns {given:?} for a state of {wanted:?}"
+    );
+    Ok(())
 }
 
 /// Stacks lists of rows.

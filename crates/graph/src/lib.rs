@@ -28,7 +28,7 @@ mod subgraph;
 mod value;
 
 pub use attr::{AttrValue, Attrs, IntoAttr, NodeAttrs};
-pub use branching::Branch;
+pub use branching::{Branch, LoopOptions};
 pub use function::{FunctionBody, instantiate, instantiate_gradient};
 pub use gradient::{
     Adjoint, Gradient, GradientContext, GradientFn, GradientOptions, IndexedSlices,

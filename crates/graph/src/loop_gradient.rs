@@ -271,8 +271,13 @@ impl DifferentiatedBody {
             .map(|(i, a)| if unknown(i) { PartialShape::unknown() } else { a.shape.clone() })
             .collect();
         let op = if subgraph.is_stateful() { "While" } else { "StatelessWhile" };
+        let parallel = g.attrs().int("parallel_iterations").ok();
         let node = g.op(op).inputs(&inputs).attr("cond", cond).attr("body", body);
-        let outputs = node.attr("output_shapes", &shapes[..]).build_all()?;
+        let mut node = node.attr("output_shapes", &shapes[..]);
+        if let Some(parallel) = parallel {
+            node = node.attr("parallel_iterations", parallel);
+        }
+        let outputs = node.build_all()?;
         for (&i, &output) in types.keys().zip(&outputs[1..]) {
             g.set(i, output)?;
         }
