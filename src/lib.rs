@@ -60,9 +60,10 @@ pub use thalweg_tensor as tensor;
 pub use thalweg_train as train;
 
 pub use api::{
-    Any, Graph, Init, NewOp, OpGradient, Operation, Output, Ref, Registry, Resource, RunSteps,
-    Session, Step, TensorType, Variable, Variant, cond, custom_gradient, ellipsis, feed, gradients,
-    new_axis, session_options, stepped, tf, while_loop,
+    Any, Graph, Init, LoopOptions, NewOp, OpGradient, Operation, Output, Ref, Registry, Resource,
+    RunSteps, Session, Step, TensorType, Variable, Variant, case, cond, custom_gradient, ellipsis,
+    feed, foldl, gradients, map_fn, new_axis, scan, session_options, stepped, switch_case, tf,
+    while_loop,
 };
 pub use tensor::{Code, DType, Error, Result, Shape, Tensor};
 pub use train::{
@@ -75,8 +76,9 @@ pub use train::{
 /// scopes names those below itself, such as [`crate::graph::Output`].
 pub mod prelude {
     pub use crate::api::{
-        Any, Graph, Init, NewOp, Operation, Output, RunSteps, Session, Step, TensorType, Variable,
-        cond, custom_gradient, ellipsis, feed, gradients, new_axis, stepped, tf, while_loop,
+        Any, Graph, Init, LoopOptions, NewOp, Operation, Output, RunSteps, Session, Step,
+        TensorType, Variable, case, cond, custom_gradient, ellipsis, feed, foldl, gradients,
+        map_fn, new_axis, scan, stepped, switch_case, tf, while_loop,
     };
     #[cfg(feature = "remote")]
     pub use crate::cluster::{Connect, ConnectOptions, RemoteSession};

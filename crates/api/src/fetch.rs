@@ -59,27 +59,6 @@ impl Fetch<()> for () {
     }
 }
 
-macro_rules! tuples {
-    ($(($($f:ident $r:ident $i:tt),+);)+) => { $(
-        impl<$($r, $f: Fetch<$r>),+> Fetch<($($r,)+)> for ($($f,)+) {
-            fn value(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<($($r,)+)> {
-                Ok(($(self.$i.value(tensors)?,)+))
-            }
-        }
-    )+ };
-}
-
-tuples! {
-    (A Ra 0);
-    (A Ra 0, B Rb 1);
-    (A Ra 0, B Rb 1, C Rc 2);
-    (A Ra 0, B Rb 1, C Rc 2, D Rd 3);
-    (A Ra 0, B Rb 1, C Rc 2, D Rd 3, E Re 4);
-    (A Ra 0, B Rb 1, C Rc 2, D Rd 3, E Re 4, F Rf 5);
-    (A Ra 0, B Rb 1, C Rc 2, D Rd 3, E Re 4, F Rf 5, G Rg 6);
-    (A Ra 0, B Rb 1, C Rc 2, D Rd 3, E Re 4, F Rf 5, G Rg 6, H Rh 7);
-}
-
 /// Handles to fetch, whatever becomes of their tensors.
 pub trait Fetches {
     /// The handles as a prepared step keeps them.
@@ -174,8 +153,8 @@ impl Fetches for () {
     fn visit(&self, _: &mut dyn FnMut(&Raw)) {}
 }
 
-macro_rules! owned_tuples {
-    ($(($($f:ident $i:tt),+);)+) => { $(
+macro_rules! tuple {
+    ($($f:ident $r:ident $i:tt),+) => {
         impl<$($f: Fetches),+> Fetches for ($($f,)+) {
             type Owned = ($($f::Owned,)+);
 
@@ -187,16 +166,13 @@ macro_rules! owned_tuples {
                 $(self.$i.visit(visit);)+
             }
         }
-    )+ };
+
+        impl<$($r, $f: Fetch<$r>),+> Fetch<($($r,)+)> for ($($f,)+) {
+            fn value(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<($($r,)+)> {
+                Ok(($(self.$i.value(tensors)?,)+))
+            }
+        }
+    };
 }
 
-owned_tuples! {
-    (A 0);
-    (A 0, B 1);
-    (A 0, B 1, C 2);
-    (A 0, B 1, C 2, D 3);
-    (A 0, B 1, C 2, D 3, E 4);
-    (A 0, B 1, C 2, D 3, E 4, F 5);
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6);
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
-}
+for_tuples!(tuple);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_graph::{Adjoint, Endpoint, GradientContext, GradientOptions};
 use thalweg_tensor::{Result, ensure};
 
+use crate::control::endpoints;
 use crate::dtype::{Any, TensorType};
 use crate::graph::Graph;
 use crate::node::{NewOp, poisoned};
@@ -98,8 +99,8 @@ impl<X: Wrt, const COUNT: usize> Wrt for [X; COUNT] {
     }
 }
 
-macro_rules! tuples {
-    ($(($($x:ident $i:tt),+);)+) => { $(
+macro_rules! tuple {
+    ($($x:ident $_x:ident $i:tt),+) => {
         impl<$($x: Wrt),+> Wrt for ($($x,)+) {
             type Gradients = ($($x::Gradients,)+);
 
@@ -111,17 +112,10 @@ macro_rules! tuples {
                 ($(self.$i.gradients(next),)+)
             }
         }
-    )+ };
+    };
 }
 
-tuples! {
-    (A 0);
-    (A 0, B 1);
-    (A 0, B 1, C 2);
-    (A 0, B 1, C 2, D 3);
-    (A 0, B 1, C 2, D 3, E 4);
-    (A 0, B 1, C 2, D 3, E 4, F 5);
-}
+for_tuples!(tuple);
 
 /// The derivatives of the sum of `y` with respect to tensors and variables, dense; zeros where `y`
 /// does not depend on one.
@@ -142,15 +136,7 @@ tuples! {
 pub fn gradients<T: TensorType, X: Wrt>(y: &Output<T>, xs: X) -> X::Gradients {
     let caller = Location::caller();
     let graph = y.graph();
-    let mut found: Result<Vec<Endpoint>> = Ok(Vec::new());
-    xs.visit(&mut |handle| {
-        if let Ok(list) = &mut found {
-            match graph.checked(handle).and_then(|at| at.ok_or_else(poisoned)) {
-                Ok(at) => list.push(at),
-                Err(e) => found = Err(e),
-            }
-        }
-    });
+    let found = endpoints(graph, &mut |visit| xs.visit(visit));
     let added = y.endpoint().and_then(|y| {
         let mut scope = graph.as_scope().clone();
         let adjoints =

@@ -166,24 +166,17 @@ single!(
     RangeToInclusive<usize>
 );
 
-macro_rules! tuples {
-    ($(($($p:ident $i:tt),+);)+) => { $(
+macro_rules! tuple {
+    ($($p:ident $_p:ident $i:tt),+) => {
         impl<$($p: Into<Part>),+> Index for ($($p,)+) {
             fn into_parts(self) -> Vec<Part> {
                 vec![$(self.$i.into()),+]
             }
         }
-    )+ };
+    };
 }
 
-tuples! {
-    (A 0);
-    (A 0, B 1);
-    (A 0, B 1, C 2);
-    (A 0, B 1, C 2, D 3);
-    (A 0, B 1, C 2, D 3, E 4);
-    (A 0, B 1, C 2, D 3, E 4, F 5);
-}
+for_tuples!(tuple);
 
 impl<T: TensorType> Output<T> {
     /// A part of the tensor (a strided slice): positions, ranges, [`new_axis`], [`ellipsis`] and

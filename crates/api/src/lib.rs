@@ -24,6 +24,9 @@
 //! that use it cause no further mistakes. [`Graph::session`] reports all mistakes at once.
 #![allow(clippy::needless_pass_by_value, reason = "callers write shapes and fetches in place")]
 
+#[macro_use]
+mod tuples;
+
 mod arithmetic;
 #[cfg(feature = "ndarray")]
 mod array;
@@ -51,7 +54,10 @@ mod value;
 mod variable;
 mod variable_info;
 
-pub use control::{Outputs, cond, while_loop};
+pub use control::{
+    Branches, Cases, Elems, LoopOptions, Outputs, case, cond, foldl, map_fn, scan, switch_case,
+    while_loop,
+};
 pub use dtype::{Any, Ref, Resource, TensorType, Value, Variant};
 pub use feed::{Feed, Feeds};
 pub use fetch::{Fetch, Fetches};

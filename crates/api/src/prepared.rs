@@ -54,8 +54,8 @@ impl FeedValues<()> for () {
     fn into_tensors(self, _: &mut Vec<Result<Tensor>>) {}
 }
 
-macro_rules! tuples {
-    ($(($($p:ident $v:ident $i:tt),+);)+) => { $(
+macro_rules! tuple {
+    ($($p:ident $v:ident $i:tt),+) => {
         impl<$($p: Placeholders),+> Placeholders for ($($p,)+) {
             type Elements = ($($p::Elements,)+);
 
@@ -69,19 +69,10 @@ macro_rules! tuples {
                 $(self.$i.into_tensors(tensors);)+
             }
         }
-    )+ };
+    };
 }
 
-tuples! {
-    (A Va 0);
-    (A Va 0, B Vb 1);
-    (A Va 0, B Vb 1, C Vc 2);
-    (A Va 0, B Vb 1, C Vc 2, D Vd 3);
-    (A Va 0, B Vb 1, C Vc 2, D Vd 3, E Ve 4);
-    (A Va 0, B Vb 1, C Vc 2, D Vd 3, E Ve 4, F Vf 5);
-    (A Va 0, B Vb 1, C Vc 2, D Vd 3, E Ve 4, F Vf 5, G Vg 6);
-    (A Va 0, B Vb 1, C Vc 2, D Vd 3, E Ve 4, F Vf 5, G Vg 6, H Vh 7);
-}
+for_tuples!(tuple);
 
 /// A step whose feeds, fetches and targets are resolved: running it looks nothing up. It may be run
 /// by any number of threads at once.
