@@ -124,10 +124,11 @@ fn add(
     let new = NewVariable { name: &name, dtype, shape: &shape, device: &device, part: None };
     let seeds = graph.next_seeds();
     let root = graph.root();
-    let added = VariableInfo::add(root.as_scope(), new, |scope| {
+    let mut added = VariableInfo::add(root.as_scope(), new, |scope| {
         init.initializer.build(scope, dtype, &shape, seeds)
     })?;
-    Ok(VariableInfo { is_trainable: init.is_trainable, ..added })
+    added.is_trainable = init.is_trainable;
+    Ok(added)
 }
 
 /// The name with the prefix of the view, and with a number if another variable has it.

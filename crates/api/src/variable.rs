@@ -42,6 +42,13 @@ impl<T: TensorType> Deref for Variable<T> {
 impl<T: TensorType> Variable<T> {
     /// The handle of a variable that the graph has, or of none if it could not be added.
     pub(crate) fn of(graph: &Graph, info: Option<VariableInfo>, caller: Caller) -> Variable<T> {
+        let info = info.filter(|info| match info.check_graph(graph.as_scope()) {
+            Ok(()) => true,
+            Err(e) => {
+                graph.record(caller, e);
+                false
+            }
+        });
         let handle = Output::new(graph.root(), info.as_ref().map(|info| info.handle));
         let value = match &info {
             None => Output::new(graph.clone(), None),

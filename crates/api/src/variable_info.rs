@@ -1,10 +1,13 @@
 //! What a graph knows of a variable.
 
+use std::fmt;
+
 use thalweg_formats::saved_model::{SLICE_ATTR, SLICE_OF_ATTR};
 use thalweg_graph::{NodeId, Output, Scope};
-use thalweg_tensor::{DType, PartialShape, Result, Shape};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
-/// A variable: a parameter, a slot of an optimizer, or a counter.
+/// A variable: a parameter, a slot of an optimizer, or a counter. It knows its graph: use in another
+/// graph is an error.
 #[derive(Clone, Debug)]
 pub struct VariableInfo {
     /// `dense/kernel`: also its name in checkpoints.
@@ -23,6 +26,17 @@ pub struct VariableInfo {
     pub device: String,
     /// Its position in the partitioned variable; `None` if it is not a partition.
     pub part: Option<Part>,
+    owner: Owner,
+}
+
+/// A scope of the graph that a variable belongs to.
+#[derive(Clone)]
+struct Owner(Scope);
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(a graph)")
+    }
 }
 
 /// The description of a variable to add.
@@ -99,6 +113,7 @@ impl VariableInfo {
             is_trainable: true,
             device: device.to_owned(),
             part,
+            owner: Owner(scope),
         })
     }
 
@@ -110,13 +125,26 @@ impl VariableInfo {
         }
     }
 
+    /// An error unless the variable belongs to the graph of `scope`.
+    pub fn check_graph(&self, scope: &Scope) -> Result<()> {
+        ensure!(
+            self.owner.0.is_same_graph(scope),
+            InvalidArgument,
+            "variable '{}' belongs to another graph",
+            self.name
+        );
+        Ok(())
+    }
+
     /// Its value when the node that is added here runs.
     pub fn read(&self, scope: &mut Scope) -> Result<Output> {
+        self.check_graph(scope)?;
         scope.op("ReadVariableOp").input(self.handle).attr("dtype", self.dtype).build()
     }
 
     /// Its rows at `indices`.
     pub fn gather(&self, scope: &mut Scope, indices: Output) -> Result<Output> {
+        self.check_graph(scope)?;
         let node = scope.op("ResourceGather").inputs(&[self.handle, indices]);
         node.attr("dtype", self.dtype).build()
     }

@@ -97,6 +97,11 @@ impl Scope {
         Ok(scope)
     }
 
+    /// Whether both are scopes of one graph.
+    pub fn is_same_graph(&self, other: &Scope) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// A nested scope; a name used before gets a numeric suffix.
     pub fn child(&self, name: &str) -> Scope {
         let name = self.unique_name(name);

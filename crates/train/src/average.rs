@@ -28,13 +28,13 @@ impl MovingAverage {
     }
 
     /// The average of `variable`, under the name that TensorFlow gives it. It is initialized with
-    /// the variable's initial value.
+    /// the variable's initial value. An error if the variable belongs to another graph.
     pub fn of(self, model: &ModelScope, variable: &Variable) -> Result<Variable> {
         model.slot_like(variable, "ExponentialMovingAverage")
     }
 
     /// Adds the target that runs `train`, a training step, and then updates the averages of
-    /// `variables`.
+    /// `variables`, which belong to the graph of `model`.
     #[track_caller]
     pub fn follow(self, model: &Model, variables: &[Variable], train: &Operation) -> Operation {
         let Some(node) = model.node_id_of(train) else { return Operation::poisoned(model) };

@@ -313,8 +313,9 @@ impl ModelScope {
             Some(part) => first.build_part(scope, dtype, (part, shape), seeds),
             None => first.build(scope, dtype, shape, seeds),
         };
-        let added = Variable::add(self.graph.as_scope(), new, initial)?;
-        Ok(self.keep(Variable { is_trainable, ..added }))
+        let mut added = Variable::add(self.graph.as_scope(), new, initial)?;
+        added.is_trainable = is_trainable;
+        Ok(self.keep(added))
     }
 
     /// A slot variable on the device of another variable and named after it, as optimizers keep.
@@ -340,6 +341,7 @@ impl ModelScope {
         name: &str,
         first: impl FnOnce(&mut Scope, (&Shape, Option<&Part>)) -> Result<Output>,
     ) -> Result<Variable> {
+        of.check_graph(&self.scope)?;
         let full = format!("{}/{name}", of.name);
         if let Some(found) = self.find(&full) {
             return Ok(found);
@@ -348,10 +350,11 @@ impl ModelScope {
         let part = part.map(|part| Part { of: format!("{}/{name}", part.of), ..part.clone() });
         let Variable { dtype, shape, device, .. } = of;
         let new = NewVariable { name: &full, dtype: *dtype, shape, device, part: part.clone() };
-        let added = Variable::add(self.graph.as_scope(), new, |scope| {
+        let mut added = Variable::add(self.graph.as_scope(), new, |scope| {
             first(scope, (shape, part.as_ref()))
         })?;
-        Ok(self.keep(Variable { is_trainable: false, ..added }))
+        added.is_trainable = false;
+        Ok(self.keep(added))
     }
 
     fn keep(&self, variable: Variable) -> Variable {

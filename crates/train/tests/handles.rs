@@ -3,7 +3,7 @@
 use thalweg_api::{Graph, Init, Operation, Output, Result, Variable, feed};
 use thalweg_train::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, Clip, Dense, Dropout, Embedding, Ftrl, Layer, Model,
-    Momentum, Phase, Rate, RmsProp, Saver, Sequential, Sgd,
+    Momentum, MovingAverage, Phase, Rate, RmsProp, Saver, Sequential, Sgd, losses,
 };
 
 #[test]
@@ -136,4 +136,47 @@ fn layers_refuse_handles_of_another_graph() {
     }
     assert_eq!(mistakes.len(), 5, "{mistakes:?}");
     assert!(other.check().is_ok());
+}
+
+#[test]
+fn variables_of_another_graph_are_refused() {
+    let (model, other) = (Model::new(), Model::new());
+    // More nodes than the model has, so that their numbers mean nothing there.
+    let _ = (0..50).fold(other.placeholder("ids", [None]), |ids: Output<i32>, _| ids + 1);
+    let table = Embedding::new(10, 2).shards(2).table(&other);
+    let biases = Embedding::new(10, 1).table_named(&other, "biases");
+    let weight = other.variable::<f32>("weight", Init::ones([]));
+    let weights = other.trainable();
+    assert_eq!(weights.len(), 4);
+    let ids = model.constant([1i32, 2]);
+    let inputs = model.constant([[1.0f32, 2.0], [3.0, 4.0]]);
+    let train = model.operation(inputs.endpoint().unwrap().node);
+    let sampled = losses::Sampled { count: 2, classes: 10, removes_hits: false };
+
+    let first = line!() + 1;
+    assert!(table.lookup(&model, &ids).endpoint().is_err());
+    assert_eq!(table.values(&model).len(), 2);
+    let _ = losses::nce(&model, (&table, &biases), (&inputs, &ids), sampled);
+    let _ = MovingAverage::new(0.9).follow(&model, &weights[3..], &train);
+    let _ = model.existing_variable::<f32>(weight.info().ok().cloned());
+    let shard = |i: usize| format!("embedding/embeddings/part_{i}");
+    let wanted = [
+        (0, shard(0)),
+        (1, shard(0)),
+        (1, shard(1)),
+        (2, shard(0)),
+        (3, "weight".to_owned()),
+        (4, "weight".to_owned()),
+    ];
+    let mistakes: Vec<String> = model.mistakes().iter().map(ToString::to_string).collect();
+    let wanted = wanted.map(|(i, name)| {
+        let line = first + i;
+        format!("{}:{line}: variable '{name}' belongs to another graph", file!())
+    });
+    assert_eq!(mistakes, wanted);
+    // A slot of its own name is none for a variable of another graph.
+    let error = MovingAverage::new(0.9).of(&model.as_scope(), &weights[3]).unwrap_err();
+    assert_eq!(error.message(), "variable 'weight' belongs to another graph");
+    assert!(other.check().is_ok());
+    assert!(MovingAverage::new(0.9).of(&other.as_scope(), &weights[3]).is_ok());
 }

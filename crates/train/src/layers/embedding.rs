@@ -1,6 +1,8 @@
 //! Embedding tables.
 
-use thalweg_api::{Any, Output, TensorType};
+use std::panic::Location;
+
+use thalweg_api::{Any, Output, TensorType, on_behalf_of};
 use thalweg_graph::Endpoint;
 use thalweg_tensor::{Result, ensure};
 
@@ -75,7 +77,8 @@ impl Embedding {
     }
 }
 
-/// The variables of an embedding table; none if it could not be added.
+/// The variables of an embedding table; none if it could not be added. They know their graph: use
+/// with the model of another one is a mistake.
 #[derive(Clone, Debug)]
 pub struct Table {
     pub(crate) parts: Vec<Variable>,
@@ -96,7 +99,9 @@ impl Table {
     #[track_caller]
     pub fn values(&self, model: &Model) -> Vec<Output<f32>> {
         let variable = |part: &Variable| model.existing_variable::<f32>(Some(part.clone()));
-        self.parts.iter().map(|part| variable(part).value().clone()).collect()
+        on_behalf_of(Location::caller(), || {
+            self.parts.iter().map(|part| variable(part).value().clone()).collect()
+        })
     }
 
     /// The variables that hold the table.
