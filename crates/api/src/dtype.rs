@@ -14,6 +14,17 @@ pub trait TensorType: Send + Sync + Sized + 'static {
     const DTYPE: Option<DType>;
 }
 
+/// The dtype of `T` for the function of this name, which makes tensors of it; an error for [`Any`].
+pub fn known_dtype<T: TensorType>(function: &str) -> Result<DType> {
+    T::DTYPE.ok_or_else(|| {
+        thalweg_tensor::err!(
+            InvalidArgument,
+            "`{function}` must know the element type of what it makes, as in `{function}::<f32>`: \
+             `Any` says none"
+        )
+    })
+}
+
 /// An element type that Rust values can have: a number, `bool` or a string.
 pub trait Value: TensorType {
     /// The elements as a tensor stores them: strings are stored as bytes.

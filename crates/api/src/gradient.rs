@@ -173,7 +173,8 @@ pub struct OpGradient {
 
 impl Graph {
     /// Differentiates an op of this graph by this function, instead of by its own: it returns the
-    /// gradient with respect to each input, `None` for none.
+    /// gradient with respect to each input, `None` for none. The handles of the function belong to a
+    /// graph of their own, as with [`custom_gradient`].
     ///
     /// ```
     /// use thalweg_api::{Graph, gradients};
@@ -197,7 +198,7 @@ impl Graph {
             // Of its own: in a function's gradient, nodes are added to the function's graph.
             let scope = context.scope().clone();
             let ops = scope.with_graph(|g| g.registry().clone());
-            let graph = Graph::over(scope, Registry { ops, kernels: kernels.clone() });
+            let graph = Graph::of_gradient(scope, Registry { ops, kernels: kernels.clone() });
             differentiate(context, &graph, &function)
         });
     }
@@ -244,6 +245,11 @@ static FUNCTIONS: AtomicU64 = AtomicU64::new(0);
 /// What `forward` adds, differentiated by `backward`: from `x` and the gradient with respect to the
 /// result it returns the gradient with respect to `x`.
 ///
+/// `backward` runs later, once for each gradient that is built through the result, and may add its
+/// nodes to the graph of a function (if the result is in the body of a branch or loop). So its
+/// handles belong to a graph of their own: it can use its two arguments, what it computes of them,
+/// and Rust values. A handle from outside is a mistake there, and so is one of its handles outside:
+///
 /// ```
 /// use thalweg_api::{Graph, custom_gradient, gradients};
 /// # fn main() -> thalweg_api::Result<()> {
@@ -253,6 +259,12 @@ static FUNCTIONS: AtomicU64 = AtomicU64::new(0);
 /// let y = custom_gradient(&x, |x| x.exp().log1p(), |x, dy| dy * x.sigmoid());
 /// let dx = gradients(&y, &x);
 /// assert_eq!(g.session()?.run::<_, f32>(&dx, (), &[])?, 1.0);
+///
+/// let half = g.constant(0.5f32); // where 0.5 would do
+/// let z = custom_gradient(&x, |x| x.square(), move |_, dy| dy * &half);
+/// let _ = gradients(&z, &x);
+/// let told = g.check().unwrap_err();
+/// assert!(told.message().contains("'Const_1:0' belongs to another graph: a gradient function"));
 /// # Ok(())
 /// # }
 /// ```

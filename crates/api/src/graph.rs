@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Endpoint, NodeId, Scope};
 use thalweg_kernel::Family;
-use thalweg_tensor::{Error, PartialShape, Result, bail, ensure};
+use thalweg_tensor::{Error, PartialShape, Result, ensure, err};
 
-use crate::dtype::TensorType;
+use crate::dtype::{TensorType, known_dtype};
 use crate::init::Init;
 use crate::mistake::{Caller, Mistake, origin, summary};
 use crate::node::NewOp;
@@ -41,6 +41,8 @@ struct View {
 struct Shared {
     registry: Registry,
     root: Scope,
+    /// Whether it is what a gradient function sees of the graph to which it adds nodes.
+    is_of_gradient: bool,
     /// The innermost body of a branch or loop that is being traced; 0 for none.
     body: AtomicU32,
     state: Mutex<State>,
@@ -99,9 +101,19 @@ impl Graph {
 
     /// A graph that a scope has begun; its sessions have these kernels.
     pub fn over(scope: Scope, registry: Registry) -> Graph {
+        Graph::with_shared(scope, registry, false)
+    }
+
+    /// As [`Graph::over`], for a gradient function.
+    pub(crate) fn of_gradient(scope: Scope, registry: Registry) -> Graph {
+        Graph::with_shared(scope, registry, true)
+    }
+
+    fn with_shared(scope: Scope, registry: Registry, is_of_gradient: bool) -> Graph {
         let shared = Shared {
             registry,
             root: scope.clone(),
+            is_of_gradient,
             body: AtomicU32::new(0),
             state: Mutex::new(State { seed: DEFAULT_SEED, ..State::default() }),
         };
@@ -200,11 +212,11 @@ impl Graph {
     /// A tensor that each step feeds.
     #[track_caller]
     pub fn placeholder<T: TensorType>(&self, name: &str, shape: impl Dims) -> Output<T> {
-        let op = NewOp::new(self, "Placeholder").name(name).attr("shape", &shape.to_partial());
-        match T::DTYPE {
-            Some(dtype) => op.attr("dtype", dtype).output(),
-            None => op.output(),
-        }
+        let Some(dtype) = self.build(|_| known_dtype::<T>("placeholder")) else {
+            return Output::poisoned(self);
+        };
+        let op = NewOp::new(self, "Placeholder").name(name).attr("dtype", dtype);
+        op.attr("shape", &shape.to_partial()).output()
     }
 
     /// A constant.
@@ -261,8 +273,8 @@ impl Graph {
         state.by_name.get(name).map(|&index| state.variables[index].clone())
     }
 
-    /// A handle of a variable that this graph has; poisoned if there is none, or if it has another
-    /// dtype.
+    /// A handle of a variable that this graph has; poisoned if there is none. A mistake if it has
+    /// another dtype, or belongs to another graph.
     #[track_caller]
     pub fn existing_variable<T: TensorType>(&self, variable: Option<VariableInfo>) -> Variable<T> {
         Variable::of(self, variable, Location::caller())
@@ -359,11 +371,23 @@ impl Graph {
             return Ok(None);
         }
         if !self.is_same(&handle.graph) {
-            let name = handle.name().unwrap_or_default();
-            bail!(InvalidArgument, "'{name}' belongs to another graph");
+            return Err(self.foreign(&handle.graph, &handle.name().unwrap_or_default()));
         }
         self.check_body(handle.body)?;
         Ok(handle.at)
+    }
+
+    /// The error of a handle of another graph.
+    #[cold]
+    pub(crate) fn foreign(&self, other: &Graph, name: &str) -> Error {
+        let why = if self.0.shared.is_of_gradient {
+            ": a gradient function can use its arguments and what it computes of them"
+        } else if other.0.shared.is_of_gradient {
+            ", that of a gradient function: only what the function returns leaves it"
+        } else {
+            ""
+        };
+        err!(InvalidArgument, "'{name}' belongs to another graph{why}")
     }
 
     /// Checks that handles of this body can be used now.

@@ -58,7 +58,7 @@ pub use control::{
     Branches, Cases, Elems, LoopOptions, Outputs, case, cond, foldl, map_fn, scan, switch_case,
     while_loop,
 };
-pub use dtype::{Any, Ref, Resource, TensorType, Value, Variant};
+pub use dtype::{Any, Ref, Resource, TensorType, Value, Variant, known_dtype};
 pub use feed::{Feed, Feeds};
 pub use fetch::{Fetch, Fetches};
 pub use gradient::{OpGradient, Wrt, custom_gradient, gradients};

@@ -1,8 +1,6 @@
 //! Methods of tensors: the usual ops under the field's names.
 
-use thalweg_tensor::DType;
-
-use crate::dtype::TensorType;
+use crate::dtype::{TensorType, known_dtype};
 use crate::graph::Graph;
 use crate::node::NewOp;
 use crate::operand::Operand;
@@ -346,18 +344,23 @@ impl Graph {
     /// A tensor of zeros.
     #[track_caller]
     pub fn zeros<T: TensorType>(&self, shape: impl Operand<i32>) -> Output<T> {
-        self.filled(shape, 0.0)
+        self.filled("zeros", shape, 0.0)
     }
 
     /// A tensor of ones.
     #[track_caller]
     pub fn ones<T: TensorType>(&self, shape: impl Operand<i32>) -> Output<T> {
-        self.filled(shape, 1.0)
+        self.filled("ones", shape, 1.0)
     }
 
     #[track_caller]
-    fn filled<T: TensorType>(&self, shape: impl Operand<i32>, value: f64) -> Output<T> {
-        let number = self.build(|scope| scope.number(T::DTYPE.unwrap_or(DType::Float), value));
+    fn filled<T: TensorType>(
+        &self,
+        function: &str,
+        shape: impl Operand<i32>,
+        value: f64,
+    ) -> Output<T> {
+        let number = self.build(|scope| scope.number(known_dtype::<T>(function)?, value));
         let number: Output<T> = Output::new(self.clone(), number);
         NewOp::new(self, "Fill").input(shape).input(&number).output()
     }
@@ -386,19 +389,27 @@ impl Graph {
     /// Random numbers, uniform in `[0, 1)`, new in each step.
     #[track_caller]
     pub fn random_uniform<T: TensorType>(&self, shape: impl Operand<i32>) -> Output<T> {
-        self.random("RandomUniform", shape)
+        self.random("random_uniform", "RandomUniform", shape)
     }
 
     /// Random numbers of the standard normal distribution, new in each step.
     #[track_caller]
     pub fn random_normal<T: TensorType>(&self, shape: impl Operand<i32>) -> Output<T> {
-        self.random("RandomStandardNormal", shape)
+        self.random("random_normal", "RandomStandardNormal", shape)
     }
 
     #[track_caller]
-    fn random<T: TensorType>(&self, op: &str, shape: impl Operand<i32>) -> Output<T> {
+    fn random<T: TensorType>(
+        &self,
+        function: &str,
+        op: &str,
+        shape: impl Operand<i32>,
+    ) -> Output<T> {
+        let Some(dtype) = self.build(|_| known_dtype::<T>(function)) else {
+            return Output::poisoned(self);
+        };
         let (seed, seed2) = self.next_seeds();
         let op = NewOp::new(self, op).input(shape).attr("seed", seed).attr("seed2", seed2);
-        op.attr("dtype", T::DTYPE.unwrap_or(DType::Float)).output()
+        op.attr("dtype", dtype).output()
     }
 }

@@ -3,8 +3,8 @@
 use std::panic::Location;
 
 use smallvec::SmallVec;
-use thalweg_graph::{Attrs, Endpoint, IntoAttr, NodeId};
-use thalweg_tensor::{Error, Result, Tensor, err};
+use thalweg_graph::{ArgDef, ArgType, Attrs, Endpoint, IntoAttr, Node, NodeId};
+use thalweg_tensor::{DType, Error, Result, Tensor, err};
 
 use crate::dtype::TensorType;
 use crate::graph::Graph;
@@ -86,12 +86,33 @@ impl<'a> NewOp<'a> {
         self
     }
 
-    /// Sets a type attr to the dtype of `T`, if it is known.
+    /// Sets a type attr to the dtype of `T`. [`crate::Any`] leaves it to the inputs, and is a mistake
+    /// if they do not determine it: the op's default would be a guess.
     pub fn dtype<T: TensorType>(self, name: &str) -> NewOp<'a> {
         match T::DTYPE {
             Some(dtype) => self.attr(name, dtype),
-            None => self,
+            None => self.dtype_of_inputs(name),
         }
+    }
+
+    #[cold]
+    fn dtype_of_inputs(mut self, name: &str) -> NewOp<'a> {
+        let is_given = |input: &ArgDef| match &input.ty {
+            ArgType::Attr(attr) | ArgType::ListAttr(attr) => attr == name,
+            ArgType::Fixed(_) => false,
+        };
+        // An op that does not exist is the mistake of adding the node.
+        let op = self.graph.registry().ops.get(self.op).cloned();
+        if op.is_ok_and(|op| !op.inputs.iter().any(is_given)) {
+            let error = err!(
+                InvalidArgument,
+                "the inputs of {} do not determine its attr '{name}': it needs an element type, such \
+                 as f32, where `Any` was given",
+                self.op
+            );
+            self.refuse(error);
+        }
+        self
     }
 
     /// Sets several attrs.
@@ -124,83 +145,145 @@ impl<'a> NewOp<'a> {
         }
     }
 
-    /// Notes that the node cannot be added.
+    /// Notes that an input cannot be taken.
     fn fail(&mut self, error: Error) {
+        let op = self.op;
+        self.refuse(error.map_message(|m| format!("input {} of {op}: {m}", self.inputs.len())));
+    }
+
+    /// Notes this mistake, unless the node has one already.
+    fn refuse(&mut self, error: Error) {
         if !self.is_poisoned {
-            let op = self.op;
-            let error = error.map_message(|m| format!("input {} of {op}: {m}", self.inputs.len()));
             self.graph.record(self.caller, error);
         }
         self.is_poisoned = true;
     }
 
-    /// Adds the node; its only output.
+    /// Adds the node; its only output. A mistake if the node has it with another dtype, as
+    /// [`Built::output`] says.
     pub fn output<T: TensorType>(self) -> Output<T> {
-        self.build().output(0)
+        self.build().into_output(0)
     }
 
     /// Adds the node; a handle of it as a target.
     pub fn operation(self) -> Operation {
-        let built = self.build();
-        Operation::new(built.graph, built.node)
+        self.build().operation()
     }
 
     /// Adds the node.
     pub fn build(self) -> Built {
         let NewOp { graph, op, name, inputs, attrs, is_poisoned, caller } = self;
+        let body = graph.body();
         if is_poisoned {
-            return Built { graph, node: None };
+            return Built { graph, node: None, first: None, body, caller };
         }
         let mut node = graph.as_scope().node(op).inputs(&inputs).attrs(attrs);
         if let Some(name) = name {
             node = node.name(name);
         }
-        let node = match node.build_node() {
-            Ok(node) => {
+        let first = |node: &Node| node.outputs.first().map(|output| output.dtype);
+        match node.build_with(|id, node| (id, first(node))) {
+            Ok((node, first)) => {
                 graph.locate(node, caller);
-                Some(node)
+                Built { graph, node: Some(node), first, body, caller }
             }
             Err(e) => {
                 graph.record(caller, e);
-                None
+                Built { graph, node: None, first: None, body, caller }
             }
-        };
-        Built { graph, node }
+        }
     }
 }
 
 /// A node that was added, or could not be.
+///
+/// Its outputs are typed by the program: one that the node does not have, or has with another dtype,
+/// is a mistake of the line that began the node. An output of [`crate::Any`] has any dtype.
 pub struct Built {
     graph: Graph,
     node: Option<NodeId>,
+    /// The dtype of the first output: that of most nodes, which is checked without a lock.
+    first: Option<DType>,
+    /// The body of the branch or loop that the node belongs to.
+    body: u32,
+    caller: Caller,
 }
 
 impl Built {
     /// Its output at this position, counted over all of its tensors.
     pub fn output<T: TensorType>(&self, index: usize) -> Output<T> {
-        let at = self.node.map(|node| Endpoint { node, index: index as u32 });
-        Output::new(self.graph.clone(), at)
+        let at = self.endpoint::<T>(index);
+        Output::of_raw(Raw { graph: self.graph.clone(), at, body: self.body })
+    }
+
+    fn into_output<T: TensorType>(self, index: usize) -> Output<T> {
+        let at = self.endpoint::<T>(index);
+        Output::of_raw(Raw { graph: self.graph, at, body: self.body })
+    }
+
+    /// The output at this position; `None`, and a mistake, unless it is one of `T`.
+    fn endpoint<T: TensorType>(&self, index: usize) -> Option<Endpoint> {
+        let node = self.node.filter(|_| self.holds(index, T::DTYPE))?;
+        Some(Endpoint { node, index: index as u32 })
+    }
+
+    /// Whether there is an output at this position, and has this dtype if one is given; a mistake if
+    /// not.
+    fn holds(&self, index: usize, dtype: Option<DType>) -> bool {
+        if index == 0 && self.first.is_some() && (dtype.is_none() || dtype == self.first) {
+            return true;
+        }
+        match (self.look(|node| node.outputs.get(index).map(|output| output.dtype)), dtype) {
+            // Of a node in the body of a branch or loop that is complete no output can be used.
+            (None, _) | (Some(Some(_)), None) => true,
+            (Some(Some(dtype)), Some(wanted)) if dtype == wanted => true,
+            (Some(dtype), wanted) => {
+                self.graph.record(self.caller, self.wrong_output(index, dtype.zip(wanted)));
+                false
+            }
+        }
+    }
+
+    #[cold]
+    fn wrong_output(&self, index: usize, dtypes: Option<(DType, DType)>) -> Error {
+        let describe =
+            |node: &Node| (format!("'{}' ({})", node.name, node.op.name), node.outputs.len());
+        let (node, count) = self.look(describe).unwrap_or_default();
+        match dtypes {
+            Some((dtype, wanted)) => err!(
+                InvalidArgument,
+                "output {index} of node {node} holds {dtype}, where {wanted} was expected"
+            ),
+            None => err!(InvalidArgument, "node {node} has {count} outputs, no output {index}"),
+        }
     }
 
     /// Its outputs of the list `name`; `count` poisoned ones if the node could not be added.
     pub fn outputs<T: TensorType>(&self, name: &str, count: usize) -> Vec<Output<T>> {
-        let Some(node) = self.node else {
-            return (0..count).map(|_| self.output(0)).collect();
-        };
-        let range = self.graph.as_scope().with_graph(|g| g.node(node).output_range(name));
-        range.map_or_else(|_| Vec::new(), |range| range.map(|i| self.output(i)).collect())
+        match self.look(|node| node.output_range(name)) {
+            None => (0..count).map(|_| self.output(0)).collect(),
+            Some(range) => {
+                range.map_or_else(|_| Vec::new(), |range| range.map(|i| self.output(i)).collect())
+            }
+        }
     }
 
     /// Its first output of the argument `name`.
     pub fn named<T: TensorType>(&self, name: &str) -> Output<T> {
-        let Some(node) = self.node else { return self.output(0) };
-        let range = self.graph.as_scope().with_graph(|g| g.node(node).output_range(name));
-        self.output(range.map_or(0, |range| range.start))
+        let range = self.look(|node| node.output_range(name));
+        self.output(range.and_then(Result::ok).map_or(0, |range| range.start))
     }
 
     /// The node as a target.
     pub fn operation(&self) -> Operation {
-        Operation::new(self.graph.clone(), self.node)
+        Operation::of_body(self.graph.clone(), self.node, self.body)
+    }
+
+    /// What `look` finds of the node; `None` if it could not be added, or if its body is complete.
+    fn look<R>(&self, look: impl FnOnce(&Node) -> R) -> Option<R> {
+        let node = self.node?;
+        self.graph.check_body(self.body).ok()?;
+        Some(self.graph.as_scope().with_graph(|g| look(g.node(node))))
     }
 }
 

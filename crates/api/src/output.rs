@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 
 use thalweg_graph::{Endpoint, NodeId};
-use thalweg_tensor::{DType, PartialShape, Result, bail, err};
+use thalweg_tensor::{DType, PartialShape, Result, err};
 
 use crate::dtype::{Any, Ref, TensorType};
 use crate::graph::Graph;
@@ -189,6 +189,10 @@ impl fmt::Debug for Operation {
 impl Operation {
     pub(crate) fn new(graph: Graph, node: Option<NodeId>) -> Operation {
         let body = graph.body();
+        Operation::of_body(graph, node, body)
+    }
+
+    pub(crate) fn of_body(graph: Graph, node: Option<NodeId>, body: u32) -> Operation {
         Operation { graph, node, body }
     }
 
@@ -249,8 +253,7 @@ impl Graph {
     pub(crate) fn node_of(&self, target: &dyn Target) -> Result<NodeId> {
         let operation = target.to_operation();
         if !self.is_same(&operation.graph) {
-            let name = operation.name().unwrap_or_default();
-            bail!(InvalidArgument, "'{name}' belongs to another graph");
+            return Err(self.foreign(&operation.graph, &operation.name().unwrap_or_default()));
         }
         operation.node()
     }

@@ -1,8 +1,8 @@
 //! Branches by position, and loops over rows: values, shapes, gradients, mistakes.
 
 use thalweg_api::{
-    Code, FromTensor, Graph, Init, LoopOptions, Output, Result, TensorType, Variable, case, cond,
-    feed, foldl, gradients, map_fn, scan, session_options, switch_case, tf, while_loop,
+    Code, FromTensor, Graph, Init, LoopOptions, NewOp, Output, Result, TensorType, Variable, case,
+    cond, feed, foldl, gradients, map_fn, scan, session_options, switch_case, tf, while_loop,
 };
 use thalweg_graph::{Attrs, IntoAttr};
 use thalweg_runtime::RunOptions;
@@ -356,6 +356,30 @@ fn rows_stay_in_their_bodies() {
          it from the closure to use it outside"
     );
     assert_eq!(told(&g), wanted);
+
+    // The same of a node whose outputs are taken outside.
+    let g = Graph::new();
+    let mut kept = None;
+    let x = g.constant([1.0f32, 2.0]);
+    let _ = map_fn(&x, |row| {
+        let node = NewOp::new(&g, "Square").input(&row).build();
+        let square = node.output::<f32>(0);
+        kept = Some(node);
+        square
+    });
+    let node = kept.expect("the body was called");
+    let (typed, named, all) =
+        (node.output::<i64>(7), node.named::<f32>("y"), node.outputs::<f32>("y", 1));
+    assert!(node.operation().name().is_err());
+    let first = line!() + 1;
+    let _ = typed + 1;
+    let _ = named + 1.0;
+    let _ = &all[0] + 1.0;
+    assert_eq!(g.mistakes().len(), 3);
+    for (line, mistake) in (first..).zip(g.mistakes()) {
+        assert_eq!(mistake.caller.line(), line);
+        assert!(mistake.error.message().contains("belongs to the body"), "{mistake}");
+    }
 
     // A mistake in the body is told once, with its line, and poisons what the loop returns.
     let g = Graph::new();

@@ -1,6 +1,9 @@
 //! What a program is told about its mistakes: the messages, with source lines.
 
-use thalweg_api::{Any, Code, DType, Graph, Init, NewOp, Output, Result, Tensor, cond, feed};
+use thalweg_api::{
+    Any, Code, DType, Graph, Init, NewOp, OpGradient, Output, Result, Tensor, Variable, cond,
+    custom_gradient, feed, gradients, tf, while_loop,
+};
 
 const FILE: &str = file!();
 
@@ -176,9 +179,164 @@ fn state_and_steps_stay_outside_of_bodies() -> Result<()> {
 }
 
 #[test]
+fn a_typed_output_is_checked_when_its_node_is_added() {
+    let g = Graph::new();
+    let x = g.constant([3.0f32, 1.0]);
+    let line = line!() + 1;
+    let y: Output<f64> = NewOp::new(&g, "Relu").name("y").input(&x).output();
+    // What follows from it is no mistake.
+    let _ = y.sqrt() + 1.0;
+    let wanted = format!(
+        "{FILE}:{line}: output 0 of node 'y' (Relu) holds float, where double was expected"
+    );
+    assert_eq!(told(&g), wanted);
+    assert_eq!(g.session().err().unwrap().message(), wanted);
+
+    // The others of the node can be used.
+    let g = Graph::new();
+    let x = g.constant([3.0f32, 1.0]);
+    let (top, line) = (NewOp::new(&g, "TopKV2").input(&x).input(1i32).build(), line!());
+    let (values, wrong): (Output<f32>, Output<i64>) = (top.output(0), top.named("indices"));
+    let (untyped, none): (Output<Any>, Output<Any>) = (top.output(1), top.output(2));
+    assert_eq!((values.dtype(), untyped.dtype()), (Some(DType::Float), Some(DType::Int32)));
+    assert_eq!((wrong.dtype(), none.dtype()), (None, None));
+    let wanted = format!(
+        "the graph has 2 mistakes:\n  {FILE}:{line}: output 1 of node 'TopKV2' (TopKV2) holds int32, \
+         where int64 was expected\n  {FILE}:{line}: node 'TopKV2' (TopKV2) has 2 outputs, no output 2"
+    );
+    assert_eq!(told(&g), wanted);
+
+    // Each of a list, and in a function of an op that is inferred.
+    let g = Graph::new();
+    let line = line!() + 1;
+    let op = NewOp::new(&g, "Split").input(0i32).input([1i64, 2]);
+    let split = op.attr("num_split", 2i64).build();
+    let parts: Vec<Output<i32>> = split.outputs("output", 2);
+    assert_eq!((parts.len(), g.mistakes().len()), (2, 2));
+    assert!(g.mistakes().iter().all(|mistake| mistake.caller.line() == line));
+}
+
+#[test]
+fn what_makes_tensors_of_any_type_must_be_told_which() {
+    for (function, make) in [
+        ("zeros", (|g| g.zeros([2])) as fn(&Graph) -> Output<Any>),
+        ("ones", |g| g.ones([2])),
+        ("random_uniform", |g| g.random_uniform([2])),
+        ("random_normal", |g| g.random_normal([2])),
+        ("placeholder", |g| g.placeholder("x", [None])),
+    ] {
+        let g = Graph::new();
+        let _ = make(&g).shape_tensor() + 1;
+        let text = told(&g);
+        let wanted = format!(
+            "`{function}` must know the element type of what it makes, as in `{function}::<f32>`: \
+             `Any` says none"
+        );
+        assert_eq!(g.mistakes().len(), 1);
+        assert!(text.starts_with(&format!("{FILE}:")) && text.ends_with(&wanted), "{text}");
+    }
+    let g = Graph::new();
+    let (_, line) = (g.zeros::<Any>([2]), line!());
+    assert!(told(&g).starts_with(&format!("{FILE}:{line}: ")), "{}", told(&g));
+    let g = Graph::new();
+    let (_, line): (Variable<Any>, u32) = (g.variable("w", Init::ones([2])), line!());
+    let wanted =
+        format!("{FILE}:{line}: variable 'w': its element type must be known, such as f32");
+    assert_eq!(told(&g), wanted);
+    // The same of ops: their defaults are not guessed, but inputs say their types.
+    let g = Graph::new();
+    let x = g.constant([1.0f32, 2.0]);
+    let line = line!() + 1;
+    let _ = tf::shape::<Any, _>(&x);
+    let _ = tf::cast::<Any, _>(&x);
+    let mistakes: Vec<String> = g.mistakes().iter().map(ToString::to_string).collect();
+    let wanted =
+        [(line, "Shape", "out_type"), (line + 1, "Cast", "DstT")].map(|(line, op, attr)| {
+            format!(
+                "{FILE}:{line}: the inputs of {op} do not determine its attr '{attr}': it needs an \
+             element type, such as f32, where `Any` was given"
+            )
+        });
+    assert_eq!(mistakes, wanted);
+    assert_eq!(tf::add_n(&g, &[x.any(), x.any()]).dtype(), Some(DType::Float));
+    // A value of any type has one.
+    let g = Graph::new();
+    assert_eq!(g.fill::<Any>([2], &g.constant(1u8).any()).dtype(), Some(DType::UInt8));
+    assert_eq!(g.constant(1u8).any().zeros_like().dtype(), Some(DType::UInt8));
+}
+
+#[test]
+fn handles_of_gradient_functions_have_a_graph_of_their_own() {
+    let inside = "a gradient function can use its arguments and what it computes of them";
+    // A handle from outside is used inside.
+    let g = Graph::new();
+    let (x, scale) = (g.constant(2.0f32), g.constant(0.5f32).named("scale"));
+    let first = line!() + 1;
+    let y = custom_gradient(&x, |x| x.square(), move |_, dy| dy * &scale);
+    let _ = gradients(&y, &x);
+    let wanted = format!(
+        "{FILE}:{}: gradient of 'IdentityN' (IdentityN): {FILE}:{first}: input 1 of Mul: 'scale:0' \
+         belongs to another graph: {inside}",
+        first + 1
+    );
+    assert_eq!(told(&g), wanted);
+
+    // It is returned as it is.
+    let g = Graph::new();
+    let x = g.constant(2.0f32);
+    let outside = x.clone();
+    let first = line!() + 1;
+    let y = custom_gradient(&x, |x| x.square(), move |_, _| outside.clone());
+    let _ = gradients(&y, &x);
+    let wanted = format!(
+        "{FILE}:{}: gradient of 'IdentityN' (IdentityN): 'Const:0' belongs to another graph: {inside}",
+        first + 1
+    );
+    assert_eq!(told(&g), wanted);
+
+    // A handle from inside is used outside.
+    let g = Graph::new();
+    let x = g.constant(2.0f32);
+    let kept = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let keep = kept.clone();
+    g.set_gradient("Square", move |op: &OpGradient| {
+        *keep.lock().unwrap() = Some(op.gradients[0].typed::<f32>().named("kept"));
+        vec![Some(op.gradients[0].clone())]
+    });
+    let _ = gradients(&x.square(), &x);
+    assert!(g.check().is_ok());
+    let kept = kept.lock().unwrap().take().unwrap();
+    let line = line!() + 1;
+    let _ = &x + &kept;
+    let wanted = format!(
+        "{FILE}:{line}: input 1 of AddV2: 'gradients/Square_grad/kept:0' belongs to another graph, that of a gradient \
+         function: only what the function returns leaves it"
+    );
+    assert_eq!(told(&g), wanted);
+}
+
+#[test]
+fn a_gradient_function_works_within_a_loop() -> Result<()> {
+    let g = Graph::new();
+    let x = g.constant(2.0f32);
+    let start = (g.constant(0i32), x.clone());
+    let (_, y) = while_loop(
+        start,
+        |(i, _)| i.less(3),
+        |(i, y)| (i + 1, custom_gradient(&y, |y| y * 2.0, |y, dy| dy * y)),
+    );
+    // The values before the iterations: 2, 4 and 8.
+    let dx = gradients(&y, &x);
+    let (y, dx): (f32, f32) = g.session()?.run((&y, &dx), (), &[])?;
+    assert_eq!((y, dx), (16.0, 64.0));
+    Ok(())
+}
+
+#[test]
 fn an_output_that_a_node_has_not_cannot_be_fed() -> Result<()> {
     let g = Graph::new();
-    let none: Output<f32> = NewOp::new(&g, "NoOp").output();
+    let node = NewOp::new(&g, "NoOp").operation().node()?;
+    let none: Output<f32> = g.output(thalweg_graph::Endpoint { node, index: 0 });
     let error = g.session()?.run::<_, f32>(&none, feed! { none: 1.0 }, &[]).unwrap_err();
     assert_eq!(error.message(), "feed of 'NoOp:0': the node has 0 outputs");
     Ok(())

@@ -11,7 +11,7 @@ use thalweg_tensor::{
 };
 
 use crate::gradient::{CustomGradient, GradientContext};
-use crate::{Attrs, Endpoint, Graph, IntoAttr, NewNode, NodeId, OpRegistry};
+use crate::{Attrs, Endpoint, Graph, IntoAttr, NewNode, Node, NodeId, OpRegistry};
 
 /// A tensor in a graph under construction.
 pub type Output = Endpoint;
@@ -332,6 +332,11 @@ impl NodeBuilder<'_> {
 
     /// Adds the node.
     pub fn build_node(self) -> Result<NodeId> {
+        self.build_with(|id, _| id)
+    }
+
+    /// Adds the node; returns what `look` finds of it.
+    pub fn build_with<R>(self, look: impl FnOnce(NodeId, &Node) -> R) -> Result<R> {
         let NodeBuilder { scope, op, name, inputs, control_inputs, attrs } = self;
         scope.shared.write(|shared| {
             let name = [&*scope.prefix, name.as_deref().unwrap_or(&op)].concat();
@@ -339,7 +344,8 @@ impl NodeBuilder<'_> {
             let op = shared.graph.find_op(&op)?;
             let device = scope.device.clone();
             let new = NewNode::new(name, op);
-            shared.graph.add(NewNode { inputs, control_inputs, device, attrs, ..new })
+            let id = shared.graph.add(NewNode { inputs, control_inputs, device, attrs, ..new })?;
+            Ok(look(id, shared.graph.node(id)))
         })
     }
 

@@ -167,8 +167,10 @@ impl Model {
         dims: &[usize],
         first: &Initializer,
     ) -> api::Variable<T> {
-        let dtype = T::DTYPE.unwrap_or(DType::Float);
-        let found = self.graph.build(|_| self.scope.counter(name, dtype, dims, first));
+        let found = self.graph.build(|_| {
+            let dtype = api::known_dtype::<T>("counter")?;
+            self.scope.counter(name, dtype, dims, first)
+        });
         self.graph.existing_variable(found)
     }
 
