@@ -2,7 +2,8 @@
 //! the elements after it or elsewhere.
 //!
 //! A tensor is one pointer to a block, so moving it along an edge moves one word, and making one
-//! takes one block of the recycling allocator. A view (a tensor that is reshaped while it is shared, a
+//! takes one block of the recycling allocator. Elements that lie elsewhere have a handle, the
+//! [`Content`], where plain elements would be. A view (a tensor that is reshaped while it is shared, a
 //! range of rows) is a block without elements of its own that keeps its parent alive.
 //!
 //! A block that is charged to a budget is charged for [`charged_bytes`]: its header, the memory after
@@ -26,6 +27,9 @@ pub(crate) const BLOCK_ALIGN: usize = 64;
 pub(crate) const HEADER_BYTES: usize = size_of::<Block>();
 
 const _: () = assert!(HEADER_BYTES == 2 * BLOCK_ALIGN, "a header is two cache lines");
+const _: () =
+    assert!(size_of::<Content>() <= recycle::DATA_BYTES_MIN, "every block has space for one");
+const _: () = assert!(align_of::<Content>() <= BLOCK_ALIGN, "data are aligned for it");
 
 /// Header of an allocation. `data` points behind it, into a parent, or into foreign memory.
 #[repr(C, align(64))]
@@ -36,14 +40,20 @@ pub(crate) struct Block {
     pub(crate) capacity: usize,
     /// `Arc<Budget>` as a raw pointer, or null; [`charged_bytes`] are charged to it.
     pub(crate) charge: AtomicPtr<Budget>,
+    /// What a budget is charged for the slots of objects. It does not change when objects are moved
+    /// out.
+    pub(crate) slot_bytes: usize,
     pub(crate) class: usize,
     /// Link in a free list.
     pub(crate) next: *mut Block,
     /// The block whose elements this one is a view of.
     pub(crate) parent: Option<Buffer>,
-    pub(crate) content: Option<Box<Content>>,
     pub(crate) shape: Shape,
     pub(crate) dtype: DType,
+    /// Whether a [`Content`] lies behind the header.
+    pub(crate) has_content: bool,
+    /// Whether the elements are received bytes or in device memory, which is never written.
+    pub(crate) is_foreign: bool,
     /// Whether a derived form was requested: if not, there is none.
     pub(crate) was_asked: AtomicBool,
     /// The derived form of the elements. It is dropped before the elements change.
@@ -73,29 +83,13 @@ pub(crate) enum Content {
     /// Memory of a device, which host code cannot read.
     Device(Arc<dyn DeviceMemory>),
     Strings(Objects<Bytes>),
-    Resources(Objects<ResourceHandle>),
+    /// Boxed: an inline handle would not fit behind the header.
+    Resources(Box<Objects<ResourceHandle>>),
     Variants(Objects<VariantValue>),
 }
 
-impl Content {
-    /// Bytes charged for the slots of objects.
-    fn slot_bytes(&self) -> usize {
-        match self {
-            Content::Bytes(_) | Content::Device(_) => 0,
-            Content::Strings(objects) => objects.slot_bytes,
-            Content::Resources(objects) => objects.slot_bytes,
-            Content::Variants(objects) => objects.slot_bytes,
-        }
-    }
-}
-
-/// Elements that are objects.
-pub(crate) struct Objects<T> {
-    /// A scalar's one element is stored inline.
-    pub(crate) items: SmallVec<[T; 1]>,
-    /// What a budget is charged for the slots. It does not change when `items` are moved out.
-    pub(crate) slot_bytes: usize,
-}
+/// Elements that are objects. A scalar's one element is stored inline.
+pub(crate) type Objects<T> = SmallVec<[T; 1]>;
 
 /// Memory that only its device can read; the device downcasts it.
 pub trait DeviceMemory: Any + Send + Sync {
@@ -157,10 +151,16 @@ impl Buffer {
         reserved: Reserved<'_>,
     ) -> Result<Buffer> {
         let (mut buffer, _) = Self::new_block(dtype, shape, 0)?;
-        // SAFETY: the block is new, so this is its only reference.
-        let head = unsafe { buffer.block.as_mut() };
+        let is_foreign = matches!(content, Content::Bytes(_) | Content::Device(_));
+        // SAFETY: the block is new, so this is its only reference; every block has memory for a
+        // content behind its header, and this one has none yet.
+        let head = unsafe {
+            content_of(buffer.block).write(content);
+            buffer.block.as_mut()
+        };
         head.data = data;
-        head.content = Some(Box::new(content));
+        (head.has_content, head.is_foreign) = (true, is_foreign);
+        head.slot_bytes = reserved.bytes - HEADER_BYTES - head.capacity;
         buffer.set_charge(reserved);
         Ok(buffer)
     }
@@ -201,7 +201,7 @@ impl Buffer {
         let head = self.head_mut()?;
         if let Some(parent) = &mut head.parent {
             parent.data_mut()?;
-        } else if !is_written_here(head) {
+        } else if head.is_foreign {
             return None;
         }
         Some(head.data)
@@ -214,16 +214,23 @@ impl Buffer {
 
     /// The elements, if they do not lie behind a header.
     pub(crate) fn content(&self) -> Option<&Content> {
-        self.root().head().content.as_deref()
+        let root = self.root();
+        // SAFETY: the flag says that there is a content; it changes only through `&mut self` of the
+        // block's only reference.
+        root.head().has_content.then(|| unsafe { &*content_of(root.block) })
     }
 
     /// The objects for writing, if no other tensor shares them.
     pub(crate) fn content_mut(&mut self) -> Option<&mut Content> {
-        let head = self.head_mut()?;
-        match &mut head.parent {
-            Some(parent) => parent.head_mut()?.content.as_deref_mut(),
-            None => head.content.as_deref_mut(),
-        }
+        self.head_mut()?;
+        // SAFETY: this is the only reference to the block.
+        let root = match unsafe { &mut self.block.as_mut().parent } {
+            Some(parent) => parent,
+            None => self,
+        };
+        let has_content = root.head_mut()?.has_content;
+        // SAFETY: the flag says that there is a content, and this is the only reference to its block.
+        has_content.then(|| unsafe { &mut *content_of(root.block) })
     }
 
     /// Whether this is the only reference to the elements, and they may be written.
@@ -235,7 +242,7 @@ impl Buffer {
         }
         match &head.parent {
             Some(parent) => parent.is_unique(),
-            None => is_written_here(head),
+            None => !head.is_foreign,
         }
     }
 
@@ -272,6 +279,22 @@ impl Buffer {
         head.parent.as_ref().map_or(Ok(()), |parent| parent.ensure_charged(budget))
     }
 
+    /// As [`Buffer::ensure_charged`], but a block that is not charged and has no other reference
+    /// stays so: its bytes are returned.
+    #[inline]
+    pub(crate) fn uncharged_bytes(&self, budget: &Arc<Budget>) -> Result<usize> {
+        let head = self.head();
+        // Acquire as in `is_unique`: another thread may have charged the block before it let go.
+        if head.references.load(Ordering::Acquire) != 1 {
+            self.ensure_charged(budget)?;
+        }
+        if let Some(parent) = &head.parent {
+            parent.ensure_charged(budget)?;
+        }
+        let is_charged = !head.charge.load(Ordering::Relaxed).is_null();
+        Ok(if is_charged { 0 } else { charged_bytes(head) })
+    }
+
     fn charge_first(&self, budget: &Arc<Budget>) -> Result<()> {
         let head = self.head();
         set_first(head, Reserved::all(charged_bytes(head), Some(budget))?.into_raw());
@@ -284,10 +307,11 @@ impl Buffer {
     }
 }
 
-/// Whether the elements of a block are neither received bytes nor in device memory.
+/// Where a block has its content, if it has one: where plain elements would be.
 #[inline]
-fn is_written_here(head: &Block) -> bool {
-    !matches!(head.content.as_deref(), Some(Content::Bytes(_) | Content::Device(_)))
+fn content_of(block: NonNull<Block>) -> *mut Content {
+    // SAFETY: a block's allocation goes on behind its header.
+    unsafe { block.as_ptr().cast::<u8>().add(HEADER_BYTES).cast() }
 }
 
 /// Bytes charged to a budget, if there is one, for a block that does not exist yet.
@@ -338,8 +362,7 @@ impl Drop for Reserved<'_> {
 /// What a block is charged for: header, memory behind it, slots of objects.
 #[inline]
 fn charged_bytes(head: &Block) -> usize {
-    let slots = head.content.as_ref().map_or(0, |content| content.slot_bytes());
-    HEADER_BYTES + head.capacity + slots
+    HEADER_BYTES + head.capacity + head.slot_bytes
 }
 
 /// Hands a block that is not charged its charge; returns the bytes if another thread was first.
@@ -394,17 +417,91 @@ fn release(mut block: NonNull<Block>) {
     if head.shape.is_on_heap() {
         head.shape = Shape::scalar();
     }
-    if head.content.is_some() || head.parent.is_some() {
-        // Dropping them may take long (deep nesting, locks): take them out of the header first.
-        drop((head.content.take(), head.parent.take()));
-        // SAFETY: the data of a recycled block lie behind its header again.
-        head.data = unsafe { block.as_ptr().cast::<u8>().add(HEADER_BYTES) };
+    if head.has_content || head.parent.is_some() {
+        empty(block);
     }
     recycle::release(block);
+}
+
+/// Drops what a block without references holds; its data lie behind its header afterwards.
+fn empty(mut block: NonNull<Block>) {
+    let data = content_of(block);
+    // SAFETY: as in `release`.
+    let head = unsafe { block.as_mut() };
+    let parent = head.parent.take();
+    let content = std::mem::take(&mut head.has_content).then(|| {
+        // SAFETY: there is a content. It is moved out once, since the flag is cleared; the memory
+        // becomes initialised again, as that of all free blocks.
+        unsafe {
+            let content = data.read();
+            data.cast::<u8>().write_bytes(0, size_of::<Content>());
+            content
+        }
+    });
+    (head.is_foreign, head.slot_bytes, head.data) = (false, 0, data.cast());
+    // Dropping them may take long (deep nesting, locks), so it comes last.
+    drop((content, parent));
 }
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buffer({:p})", self.block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tensor;
+
+    #[test]
+    fn a_keeper_charges_only_what_nothing_else_does() {
+        let budget = Budget::new(1 << 20);
+        let string = Tensor::scalar_string("abc");
+        let bytes = string.uncharged_bytes(&budget).unwrap();
+        assert!(bytes > HEADER_BYTES);
+        assert_eq!(budget.used_bytes(), 0);
+        // With a second reference, the block itself is charged.
+        let other = string.clone();
+        assert_eq!(string.uncharged_bytes(&budget).unwrap(), 0);
+        assert_eq!(budget.used_bytes(), bytes);
+        drop(string);
+        assert_eq!(other.uncharged_bytes(&budget).unwrap(), 0);
+        drop(other);
+        assert_eq!(budget.used_bytes(), 0);
+
+        // A view counts for its header, and its parent is charged.
+        let numbers = Tensor::vector(&[0f32; 1000]).unwrap();
+        let view = numbers.rows(0, 10, None).unwrap();
+        drop(numbers);
+        assert!(view.uncharged_bytes(&budget).unwrap() < 1000);
+        assert!(budget.used_bytes() >= 4000);
+        assert_eq!(view.uncharged_bytes(&Budget::new(0)).unwrap_or(0), HEADER_BYTES + 64);
+        drop(view);
+        assert_eq!(budget.used_bytes(), 0);
+    }
+
+    #[test]
+    fn objects_of_every_kind_are_dropped_once() {
+        let held: Arc<str> = "device".into();
+        let handle = ResourceHandle { device: held.clone(), ..ResourceHandle::default() };
+        let tensor =
+            Tensor::from_resources(Shape::new(&[2]).unwrap(), vec![handle.clone(), handle]);
+        let mut tensor = tensor.unwrap();
+        assert_eq!(Arc::strong_count(&held), 3);
+        let copy = tensor.deep_copy(None).unwrap();
+        assert_eq!(Arc::strong_count(&held), 5);
+        tensor.resources_mut().unwrap()[0] = ResourceHandle::default();
+        assert_eq!(Arc::strong_count(&held), 4);
+        drop((tensor, copy));
+        assert_eq!(Arc::strong_count(&held), 1);
+
+        let bytes = Bytes::from(vec![7u8; 64]);
+        let view = Tensor::from_bytes(DType::UInt8, Shape::new(&[64]).unwrap(), bytes.clone());
+        let view = view.unwrap();
+        assert!(!view.is_unique() && !bytes.is_unique());
+        drop(view);
+        assert!(bytes.is_unique());
+        assert_eq!(Tensor::scalar(5i64).scalar_value::<i64>().unwrap(), 5);
     }
 }

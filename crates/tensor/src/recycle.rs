@@ -19,13 +19,16 @@ use parking_lot::Mutex;
 use crate::buffer::{BLOCK_ALIGN, Block, HEADER_BYTES};
 use crate::{DType, Result, Shape, err};
 
+/// Bytes behind the header of the smallest blocks.
+pub(crate) const DATA_BYTES_MIN: usize = 64;
 /// Classes alternate between 64·2ⁱ and 96·2ⁱ bytes of data, up to 1 GiB.
 const CLASSES: usize = 49;
 /// Class of blocks above the largest class: they return to the system when they are freed.
 const UNCLASSED: usize = usize::MAX;
 /// Classes up to 48 KiB are cached per thread.
 const THREAD_CLASSES: usize = 20;
-/// Blocks of each class that a thread keeps; with more, it moves half of them to the shared list.
+/// Blocks of each class that a thread keeps; with more, it moves half of them to the shared list, and
+/// with none it takes as many from there.
 const THREAD_BLOCKS_MAX: usize = 64;
 /// Bytes that the shared lists keep together; further blocks return to the system.
 const SHARED_BYTES_MAX: usize = 1 << 30;
@@ -71,10 +74,8 @@ struct ThreadLists(UnsafeCell<[List; THREAD_CLASSES]>);
 
 impl Drop for ThreadLists {
     fn drop(&mut self) {
-        for list in self.0.get_mut() {
-            while let Some(block) = list.pop() {
-                release_shared(block);
-            }
+        for (class, list) in self.0.get_mut().iter_mut().enumerate() {
+            release_shared(class, list, list.len);
         }
     }
 }
@@ -97,7 +98,7 @@ fn with_thread_lists<R>(body: impl FnOnce(&mut [List; THREAD_CLASSES]) -> R) -> 
 
 /// Index of the smallest class that holds `bytes`.
 fn class_of(bytes: usize) -> usize {
-    if bytes <= 64 {
+    if bytes <= DATA_BYTES_MIN {
         return 0;
     }
     // The power of two at or above `bytes`, and the three-quarter step below it.
@@ -129,14 +130,19 @@ pub(crate) fn allocate(bytes: usize) -> Result<(NonNull<Block>, bool)> {
     }
     let mut recycled = None;
     if class < THREAD_CLASSES {
-        recycled = with_thread_lists(|lists| lists[class].pop()).flatten();
+        recycled = with_thread_lists(|lists| {
+            let list = &mut lists[class];
+            if list.len == 0 {
+                take_shared(class, list, THREAD_BLOCKS_MAX / 2);
+            }
+            list.pop()
+        });
     }
-    if recycled.is_none() {
-        recycled = SHARED[class].lock().pop();
-        if recycled.is_some() {
-            SHARED_BYTES.fetch_sub(class_bytes(class), Ordering::Relaxed);
-        }
-    }
+    let recycled = recycled.unwrap_or_else(|| {
+        let mut one = List::EMPTY;
+        take_shared(class, &mut one, 1);
+        one.pop()
+    });
     let Some(block) = recycled else {
         return fresh(class_bytes(class), class).map(|block| (block, true));
     };
@@ -162,14 +168,32 @@ fn fresh(data_bytes: usize, class: usize) -> Result<NonNull<Block>> {
             class,
             next: null_mut(),
             parent: None,
-            content: None,
+            slot_bytes: 0,
             shape: Shape::scalar(),
             dtype: DType::Float,
+            has_content: false,
+            is_foreign: false,
             was_asked: AtomicBool::new(false),
             derived: OnceLock::new(),
         });
     }
     Ok(block)
+}
+
+/// Moves up to `count` blocks of the shared list to `list`.
+fn take_shared(class: usize, list: &mut List, count: usize) {
+    let before = list.len;
+    let mut shared = SHARED[class].lock();
+    while list.len - before < count
+        && let Some(block) = shared.pop()
+    {
+        list.push(block);
+    }
+    drop(shared);
+    let taken = list.len - before;
+    if taken > 0 {
+        SHARED_BYTES.fetch_sub(taken * class_bytes(class), Ordering::Relaxed);
+    }
 }
 
 /// Frees an empty block without references.
@@ -178,32 +202,36 @@ pub(crate) fn release(block: NonNull<Block>) {
     let class = unsafe { (*block.as_ptr()).class };
     if class < THREAD_CLASSES {
         let kept = with_thread_lists(|lists| {
-            lists[class].push(block);
-            if lists[class].len > THREAD_BLOCKS_MAX {
-                for _ in 0..THREAD_BLOCKS_MAX / 2 {
-                    lists[class].pop().into_iter().for_each(release_shared);
-                }
+            let list = &mut lists[class];
+            list.push(block);
+            if list.len > THREAD_BLOCKS_MAX {
+                release_shared(class, list, THREAD_BLOCKS_MAX / 2);
             }
         });
         if kept.is_some() {
             return;
         }
     }
-    release_shared(block);
+    if class == UNCLASSED {
+        return free(block);
+    }
+    let mut one = List::EMPTY;
+    one.push(block);
+    release_shared(class, &mut one, 1);
 }
 
-fn release_shared(block: NonNull<Block>) {
-    // SAFETY: the caller owns the free block.
-    let class = unsafe { (*block.as_ptr()).class };
-    if class != UNCLASSED {
-        let bytes = class_bytes(class);
-        if SHARED_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes <= SHARED_BYTES_MAX {
-            SHARED[class].lock().push(block);
-            return;
-        }
-        SHARED_BYTES.fetch_sub(bytes, Ordering::Relaxed);
+/// Moves `count` blocks of `list`, which has as many, to the shared list, or frees them if the shared
+/// lists are full.
+fn release_shared(class: usize, list: &mut List, count: usize) {
+    let bytes = count * class_bytes(class);
+    let blocks = std::iter::from_fn(|| list.pop()).take(count);
+    if SHARED_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes <= SHARED_BYTES_MAX {
+        let mut shared = SHARED[class].lock();
+        blocks.for_each(|block| shared.push(block));
+        return;
     }
-    free(block);
+    SHARED_BYTES.fetch_sub(bytes, Ordering::Relaxed);
+    blocks.for_each(free);
 }
 
 fn free(block: NonNull<Block>) {
@@ -229,6 +257,7 @@ pub fn trim() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Tensor;
 
     #[test]
     fn a_class_is_the_smallest_that_fits() {
@@ -238,5 +267,25 @@ mod tests {
             assert!(class == 0 || class_bytes(class - 1) < bytes, "{bytes} in class {class}");
         }
         assert_eq!(class_of(1 << 30), CLASSES - 1);
+    }
+
+    #[test]
+    fn many_blocks_are_recycled_across_threads() {
+        // Enough to fill and empty a thread's list several times.
+        let made = || -> Vec<Tensor> {
+            (0..5 * THREAD_BLOCKS_MAX).map(|i| Tensor::scalar_string(i.to_string())).collect()
+        };
+        for _ in 0..3 {
+            let tensors = std::thread::spawn(made).join().unwrap();
+            for (i, tensor) in tensors.iter().enumerate() {
+                assert_eq!(tensor.strings().unwrap()[0], i.to_string());
+            }
+            drop(tensors);
+            // The memory that held strings holds numbers, and is all initialised.
+            for _ in 0..THREAD_BLOCKS_MAX {
+                let zeros = Tensor::zeros(DType::Int64, Shape::new(&[8]).unwrap()).unwrap();
+                assert_eq!(zeros.as_slice::<i64>().unwrap(), [0; 8]);
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 use crate::buffer::{Buffer, Content, Objects, Reserved};
 use crate::string::Slot;
@@ -45,7 +45,7 @@ impl Tensor {
         match dtype {
             DType::Resource => {
                 let nowhere = ResourceHandle::default();
-                Self::filled_objects(dtype, shape, &nowhere, budget, Content::Resources)
+                Self::filled_objects(dtype, shape, &nowhere, budget, resources)
             }
             DType::String | DType::Variant => Self::zeros_in(dtype, shape, budget),
             _ => Self::allocate(dtype, shape, budget),
@@ -105,18 +105,18 @@ impl Tensor {
         shape: Shape,
         budget: Option<&Arc<Budget>>,
         wrap: fn(Objects<T>) -> Content,
-        fill: impl FnOnce(&mut SmallVec<[T; 1]>),
+        fill: impl FnOnce(&mut Objects<T>),
     ) -> Result<Tensor> {
         let elements = shape.num_elements();
         let slot_bytes = elements.saturating_mul(T::BYTES);
         let reserved = Reserved::slots(slot_bytes, budget)
             .map_err(|e| e.map_message(|m| format!("allocating a {dtype} tensor: {m}")))?;
-        let mut items = SmallVec::new();
+        let mut items = Objects::new();
         items
             .try_reserve_exact(elements)
             .map_err(|_| err!(ResourceExhausted, "out of memory for {elements} elements"))?;
         fill(&mut items);
-        Self::from_content(dtype, shape, wrap(Objects { items, slot_bytes }), reserved)
+        Self::from_content(dtype, shape, wrap(items), reserved)
     }
 
     fn from_content(
@@ -143,12 +143,7 @@ impl Tensor {
         );
         let slot_bytes = items.len().saturating_mul(T::BYTES);
         let reserved = Reserved::slots(slot_bytes, budget)?;
-        Self::from_content(
-            dtype,
-            shape,
-            wrap(Objects { items: items.into(), slot_bytes }),
-            reserved,
-        )
+        Self::from_content(dtype, shape, wrap(items.into()), reserved)
     }
 
     /// A string tensor of these elements, in row-major order, charged to no budget.
@@ -168,7 +163,7 @@ impl Tensor {
 
     /// A resource tensor of these handles, charged to no budget.
     pub fn from_resources(shape: Shape, items: Vec<ResourceHandle>) -> Result<Tensor> {
-        Self::from_objects(DType::Resource, shape, items, None, Content::Resources)
+        Self::from_objects(DType::Resource, shape, items, None, resources)
     }
 
     /// A variant tensor of these values, charged to no budget.
@@ -183,8 +178,7 @@ impl Tensor {
 
     /// A scalar string, charged to no budget.
     pub fn scalar_string(value: impl Into<Bytes>) -> Tensor {
-        let content =
-            Content::Strings(Objects { items: smallvec![value.into()], slot_bytes: Bytes::BYTES });
+        let content = Content::Strings(smallvec![value.into()]);
         Reserved::slots(Bytes::BYTES, None)
             .and_then(|none| Self::from_content(DType::String, Shape::scalar(), content, none))
             .expect("the system has memory for a header")
@@ -293,9 +287,9 @@ impl Tensor {
     /// Bytes of plain elements; of strings, contents and handles; of other objects, handles only.
     pub fn size_bytes(&self) -> usize {
         match self.0.content() {
-            Some(Content::Strings(s)) => s.items.iter().map(|s| s.len() + size_of::<Bytes>()).sum(),
-            Some(Content::Resources(r)) => r.items.len() * size_of::<ResourceHandle>(),
-            Some(Content::Variants(v)) => v.items.len() * size_of::<VariantValue>(),
+            Some(Content::Strings(s)) => s.iter().map(|s| s.len() + size_of::<Bytes>()).sum(),
+            Some(Content::Resources(r)) => r.len() * size_of::<ResourceHandle>(),
+            Some(Content::Variants(v)) => v.len() * size_of::<VariantValue>(),
             _ => self.num_elements() * self.dtype().size(),
         }
     }
@@ -425,17 +419,17 @@ impl Tensor {
         match self.0.content() {
             Some(Content::Strings(s)) => {
                 Self::make_objects(dtype, shape, budget, Content::Strings, |items| {
-                    items.extend(s.items[range].iter().cloned());
+                    items.extend(s[range].iter().cloned());
                 })
             }
             Some(Content::Resources(r)) => {
-                Self::make_objects(dtype, shape, budget, Content::Resources, |items| {
-                    items.extend(r.items[range].iter().cloned());
+                Self::make_objects(dtype, shape, budget, resources, |items| {
+                    items.extend(r[range].iter().cloned());
                 })
             }
             Some(Content::Variants(v)) => {
                 Self::make_objects(dtype, shape, budget, Content::Variants, |items| {
-                    items.extend(v.items[range].iter().cloned());
+                    items.extend(v[range].iter().cloned());
                 })
             }
             _ => bail!(Internal, "{dtype} elements are not objects"),
@@ -445,7 +439,7 @@ impl Tensor {
     /// The strings of a string tensor.
     pub fn strings(&self) -> Result<&[Bytes]> {
         match self.0.content() {
-            Some(Content::Strings(s)) => Ok(&s.items),
+            Some(Content::Strings(s)) => Ok(s),
             _ => self.wrong_dtype(DType::String),
         }
     }
@@ -456,7 +450,7 @@ impl Tensor {
             return self.wrong_dtype(DType::String);
         }
         match self.0.content_mut() {
-            Some(Content::Strings(s)) => Ok(&mut s.items),
+            Some(Content::Strings(s)) => Ok(s),
             _ => shared(),
         }
     }
@@ -464,7 +458,7 @@ impl Tensor {
     /// The handles of a resource tensor.
     pub fn resources(&self) -> Result<&[ResourceHandle]> {
         match self.0.content() {
-            Some(Content::Resources(r)) => Ok(&r.items),
+            Some(Content::Resources(r)) => Ok(r),
             _ => self.wrong_dtype(DType::Resource),
         }
     }
@@ -475,7 +469,7 @@ impl Tensor {
             return self.wrong_dtype(DType::Resource);
         }
         match self.0.content_mut() {
-            Some(Content::Resources(objects)) => Ok(&mut objects.items),
+            Some(Content::Resources(objects)) => Ok(objects),
             _ => shared(),
         }
     }
@@ -483,7 +477,7 @@ impl Tensor {
     /// The values of a variant tensor.
     pub fn variants(&self) -> Result<&[VariantValue]> {
         match self.0.content() {
-            Some(Content::Variants(v)) => Ok(&v.items),
+            Some(Content::Variants(v)) => Ok(v),
             _ => self.wrong_dtype(DType::Variant),
         }
     }
@@ -494,7 +488,7 @@ impl Tensor {
             return self.wrong_dtype(DType::Variant);
         }
         match self.0.content_mut() {
-            Some(Content::Variants(objects)) => Ok(&mut objects.items),
+            Some(Content::Variants(objects)) => Ok(objects),
             _ => shared(),
         }
     }
@@ -502,7 +496,7 @@ impl Tensor {
     /// The values of a variant tensor by move if no other tensor shares them, cloned otherwise.
     pub fn into_variants(mut self) -> Result<Vec<VariantValue>> {
         if let Some(Content::Variants(v)) = self.0.content_mut() {
-            return Ok(std::mem::take(&mut v.items).into_vec());
+            return Ok(std::mem::take(v).into_vec());
         }
         self.variants().map(<[_]>::to_vec)
     }
@@ -527,6 +521,18 @@ impl Tensor {
     pub fn ensure_charged(&self, budget: &Arc<Budget>) -> Result<()> {
         self.0.ensure_charged(budget)
     }
+
+    /// As [`Tensor::ensure_charged`] for a keeper of many tensors that lets none of them out: the only
+    /// reference to a tensor that is not charged stays so, and the keeper charges the returned bytes
+    /// for as long as it keeps it.
+    #[inline]
+    pub fn uncharged_bytes(&self, budget: &Arc<Budget>) -> Result<usize> {
+        self.0.uncharged_bytes(budget)
+    }
+}
+
+fn resources(items: Objects<ResourceHandle>) -> Content {
+    Content::Resources(Box::new(items))
 }
 
 /// Bytes of a tensor that a caller's closure writes. Dropping it, after an error or a panic too, turns

@@ -11,7 +11,7 @@ use super::call::FunctionAttr;
 use super::dataset::{
     Iterate, Next, Source, Transform, UNKNOWN, YieldBudget, flag_input, transformation,
 };
-use super::element::{BufferedElement, Element, slice};
+use super::element::{Element, GatheredElements, slice};
 use super::mapped::{MapDataset, checked_calls};
 use super::scope::Scope;
 use crate::cells::Cell;
@@ -102,7 +102,7 @@ impl Transform for BatchDataset {
             size: self.size,
             drops_remainder: self.drops_remainder,
             continues_after_error: self.continues_after_error,
-            gathered: Vec::new(),
+            gathered: GatheredElements::new(&scope.budget),
             failed: 0,
             error: None,
             scope: scope.clone(),
@@ -123,7 +123,7 @@ pub(crate) fn batches(elements: i64, size: usize, drops_remainder: bool) -> i64 
 }
 
 /// Stacks several elements into one; it may move tensors out of them.
-pub(crate) type Stack = Box<dyn Fn(&mut [BufferedElement], &Arc<Budget>) -> Result<Element> + Send>;
+pub(crate) type Stack = Box<dyn Fn(&mut [Element], &Arc<Budget>) -> Result<Element> + Send>;
 
 /// Iterator that gathers elements until a batch is full.
 pub(crate) struct BatchIterator {
@@ -131,7 +131,7 @@ pub(crate) struct BatchIterator {
     pub(crate) size: usize,
     pub(crate) drops_remainder: bool,
     pub(crate) continues_after_error: bool,
-    pub(crate) gathered: Vec<BufferedElement>,
+    pub(crate) gathered: GatheredElements,
     /// Number of elements of the batch that failed, and the first error.
     pub(crate) failed: usize,
     pub(crate) error: Option<Error>,
@@ -151,11 +151,8 @@ impl Iterate for BatchIterator {
                     self.input = None;
                     continue;
                 }
-                Ok(Some(element)) => match BufferedElement::new(element, &self.scope.budget) {
-                    Ok(held) => {
-                        self.gathered.push(held);
-                        continue;
-                    }
+                Ok(Some(element)) => match self.gathered.push(element) {
+                    Ok(()) => continue,
                     Err(e) => (e, false),
                 },
                 Err(e) => (e, self.continues_after_error),
@@ -169,35 +166,31 @@ impl Iterate for BatchIterator {
         self.failed = 0;
         if let Some(error) = self.error.take() {
             // A batch with a failed element is an error; its other elements are dropped.
-            self.gathered.clear();
+            self.gathered.take(0);
             return Poll::Ready(Err(error));
         }
         let is_short = self.gathered.len() < self.size;
-        if self.gathered.is_empty() || (is_short && self.drops_remainder) {
-            self.gathered.clear();
+        if self.gathered.len() == 0 || (is_short && self.drops_remainder) {
+            self.gathered.take(0);
             return Poll::Ready(Ok(None));
         }
         let capacity = if is_short { 0 } else { self.gathered.len() };
-        let mut gathered = std::mem::replace(&mut self.gathered, Vec::with_capacity(capacity));
-        Poll::Ready((self.stack)(&mut gathered, &self.scope.budget).map(Some))
+        let mut gathered = self.gathered.take(capacity);
+        Poll::Ready((self.stack)(&mut gathered.elements, &self.scope.budget).map(Some))
     }
 }
 
 /// Stacks elements of equal shapes.
-pub(crate) fn stacked(elements: &mut [BufferedElement], budget: &Arc<Budget>) -> Result<Element> {
+pub(crate) fn stacked(elements: &mut [Element], budget: &Arc<Budget>) -> Result<Element> {
     let Some(first) = elements.first() else { bail!(Internal, "an empty batch") };
-    let components = first.element.len();
+    let components = first.len();
     (0..components).map(|i| stacked_component(elements, i, budget)).collect()
 }
 
-fn stacked_component(
-    elements: &mut [BufferedElement],
-    i: usize,
-    budget: &Arc<Budget>,
-) -> Result<Tensor> {
-    let first = &elements[0].element[i];
+fn stacked_component(elements: &mut [Element], i: usize, budget: &Arc<Budget>) -> Result<Tensor> {
+    let first = &elements[0][i];
     for (n, other) in elements.iter().enumerate() {
-        let Some(tensor) = other.element.get(i) else {
+        let Some(tensor) = other.get(i) else {
             bail!(InvalidArgument, "element {n} of the batch has no component {i}");
         };
         ensure!(
@@ -221,8 +214,8 @@ fn stacked_component(
     }
     with_cell!(first.dtype(), C => {
         let rows = <C as Cell>::view_mut(&mut batch)?.chunks_exact_mut(row);
-        for (target, held) in rows.zip(elements) {
-            target.clone_from_slice(<C as Cell>::view(&held.element[i])?);
+        for (target, element) in rows.zip(elements) {
+            target.clone_from_slice(<C as Cell>::view(&element[i])?);
         }
     });
     Ok(batch)
@@ -230,12 +223,12 @@ fn stacked_component(
 
 /// Moves strings out of tensors that are not shared, and clones the others.
 fn move_strings<'a>(
-    elements: &mut [BufferedElement],
+    elements: &mut [Element],
     i: usize,
     rows: impl Iterator<Item = &'a mut [Bytes]>,
 ) -> Result<()> {
-    for (target, held) in rows.zip(elements) {
-        let tensor = &mut held.element[i];
+    for (target, element) in rows.zip(elements) {
+        let tensor = &mut element[i];
         match tensor.is_unique() {
             true => target.swap_with_slice(tensor.strings_mut()?),
             false => target.clone_from_slice(tensor.strings()?),

@@ -134,6 +134,54 @@ impl BufferedElement {
     }
 }
 
+/// Elements that become one batch. No tensor gets out of here, so one charge pays for all of them.
+pub(crate) struct GatheredElements {
+    pub(crate) elements: Vec<Element>,
+    /// Charge for the buffer slots and for the tensors that have no other reference or charge.
+    charge: Charge,
+    /// How much of the charge is used. It grows by more than one element needs.
+    used_bytes: usize,
+}
+
+impl GatheredElements {
+    pub(crate) fn new(budget: &Arc<Budget>) -> GatheredElements {
+        GatheredElements { elements: Vec::new(), charge: Charge::empty(budget), used_bytes: 0 }
+    }
+
+    pub(crate) fn push(&mut self, element: Element) -> Result<()> {
+        let mut bytes = size_of::<Element>() + element.len() * size_of::<Tensor>();
+        for tensor in &element {
+            bytes += tensor.uncharged_bytes(self.charge.budget())?;
+        }
+        reserve(&mut self.charge, self.used_bytes + bytes)?;
+        self.used_bytes += bytes;
+        self.elements.push(element);
+        Ok(())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    /// The elements so far; there are none afterwards, and memory for `capacity`.
+    pub(crate) fn take(&mut self, capacity: usize) -> GatheredElements {
+        let mut next = GatheredElements::new(self.charge.budget());
+        next.elements.reserve_exact(capacity);
+        std::mem::replace(self, next)
+    }
+}
+
+/// Grows `charge` to `bytes` at least, and a little further where that is possible.
+pub(crate) fn reserve(charge: &mut Charge, bytes: usize) -> Result<()> {
+    /// Charged ahead of need.
+    const AHEAD_BYTES: usize = 16 << 10;
+    let missing = bytes.saturating_sub(charge.bytes());
+    if missing == 0 || charge.grow(missing.saturating_add(AHEAD_BYTES)).is_ok() {
+        return Ok(());
+    }
+    charge.grow(missing)
+}
+
 /// Slice `i` of a tensor along its first dimension, copied if it is small: a stored slice must not
 /// keep a large tensor alive, and a copy can be overwritten in place.
 pub(crate) fn slice(tensor: &Tensor, i: usize, budget: &Arc<Budget>) -> Result<Tensor> {

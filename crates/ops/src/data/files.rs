@@ -1,5 +1,6 @@
 //! File datasets: text lines, TFRecords, fixed-length records, matching file names.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -7,7 +8,9 @@ use smallvec::smallvec;
 use thalweg_formats::record::Compression;
 use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{Bytes, DType, Error, Result, Tensor, bail, charge_string, ensure, err};
+use thalweg_tensor::{
+    Bytes, DType, Error, Result, Tensor, bail, charge_string, copy_string, ensure, err,
+};
 
 use super::dataset::{Dataset, Iterate, Next, Source, YieldBudget, dataset_kernel, string_input};
 use super::element::Spec;
@@ -223,7 +226,10 @@ impl Iterate for FileIterator {
             match open.next() {
                 Ok(Some(record)) => {
                     self.count += 1;
-                    let record = charge_string(record, &self.scope.budget)?;
+                    let record = match record {
+                        Cow::Borrowed(record) => copy_string(record, &self.scope.budget),
+                        Cow::Owned(record) => charge_string(record, &self.scope.budget),
+                    }?;
                     return Poll::Ready(Ok(Some(smallvec![Tensor::scalar_string(record)])));
                 }
                 Ok(None) => self.close_file(),

@@ -8,7 +8,7 @@ use thalweg_tensor::{Budget, Result, Shape, Tensor, bail, ensure};
 
 use super::batch::{BatchIterator, batches, checked_size};
 use super::dataset::{Iterate, Source, Transform, YieldBudget, flag_input, transformation};
-use super::element::{BufferedElement, Element};
+use super::element::{Element, GatheredElements};
 use super::scope::Scope;
 use crate::cells::{Cell, fill};
 
@@ -45,13 +45,13 @@ impl PaddedBatchDataset {
 }
 
 /// Padding with zeros to the largest size in the batch.
-fn default_paddings(elements: &[BufferedElement]) -> Result<Arc<[Padding]>> {
+fn default_paddings(elements: &[Element]) -> Result<Arc<[Padding]>> {
     let Some(first) = elements.first() else { bail!(Internal, "an empty batch") };
     let padding = |tensor: &Tensor| {
         let value = Tensor::zeros(tensor.dtype(), Shape::scalar())?;
         Ok(Padding { sizes: vec![None; tensor.rank()], value })
     };
-    first.element.iter().map(padding).collect()
+    first.iter().map(padding).collect()
 }
 
 fn padded_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -128,12 +128,12 @@ impl Transform for PaddedBatchDataset {
             size: self.size,
             drops_remainder: self.drops_remainder,
             continues_after_error: false,
-            gathered: Vec::new(),
+            gathered: GatheredElements::new(&scope.budget),
             failed: 0,
             error: None,
             scope: scope.clone(),
             yield_budget: YieldBudget::default(),
-            stack: Box::new(move |elements: &mut [BufferedElement], budget: &Arc<Budget>| {
+            stack: Box::new(move |elements: &mut [Element], budget: &Arc<Budget>| {
                 let elements = &*elements;
                 let paddings = match &paddings {
                     Some(paddings) => paddings.clone(),
@@ -147,15 +147,15 @@ impl Transform for PaddedBatchDataset {
 }
 
 fn padded_component(
-    elements: &[BufferedElement],
+    elements: &[Element],
     i: usize,
     padding: &Padding,
     budget: &Arc<Budget>,
 ) -> Result<Tensor> {
     let mut dims = vec![elements.len()];
     dims.extend(padding.sizes.iter().map(|size| size.unwrap_or(0)));
-    for held in elements {
-        let Some(tensor) = held.element.get(i) else {
+    for element in elements {
+        let Some(tensor) = element.get(i) else {
             bail!(InvalidArgument, "an element of the batch has no component {i}");
         };
         ensure!(
@@ -190,8 +190,8 @@ fn padded_component(
             fill(cells, value);
         }
         let row: usize = dims[1..].iter().product();
-        for (target, held) in cells.chunks_exact_mut(row.max(1)).zip(elements) {
-            let tensor = &held.element[i];
+        for (target, element) in cells.chunks_exact_mut(row.max(1)).zip(elements) {
+            let tensor = &element[i];
             place(target, &dims[1..], <C as Cell>::view(tensor)?, tensor.shape());
         }
     });

@@ -1,5 +1,6 @@
 //! Record readers of one file: lines, TFRecords, fixed-length records.
 
+use std::borrow::Cow;
 use std::io::{BufRead, BufReader, Read};
 
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
@@ -84,11 +85,11 @@ impl Content {
     }
 
     /// The next record.
-    pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn next(&mut self) -> Result<Option<Cow<'_, [u8]>>> {
         match self {
-            Content::Lines(lines) => lines.next(),
-            Content::Records(reader) => Ok(reader.next_record()?.map(<[u8]>::to_vec)),
-            Content::Fixed(pieces) => pieces.next(),
+            Content::Lines(lines) => Ok(lines.next()?.map(Cow::Owned)),
+            Content::Records(reader) => Ok(reader.next_record()?.map(Cow::Borrowed)),
+            Content::Fixed(pieces) => Ok(pieces.next()?.map(Cow::Owned)),
             Content::Nothing => Ok(None),
         }
     }

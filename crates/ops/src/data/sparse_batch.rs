@@ -9,7 +9,7 @@ use thalweg_tensor::{Budget, DType, Result, Shape, Tensor, bail, ensure};
 
 use super::batch::{BatchIterator, batches, checked_size};
 use super::dataset::{Iterate, Next, Source, Transform, YieldBudget, transformation};
-use super::element::{BufferedElement, Element};
+use super::element::{Element, GatheredElements};
 use super::scope::Scope;
 use crate::cells::Cell;
 use crate::sparse::serialize::as_variants;
@@ -71,12 +71,12 @@ impl Transform for SparseBatchDataset {
             size: self.size,
             drops_remainder: false,
             continues_after_error: false,
-            gathered: Vec::new(),
+            gathered: GatheredElements::new(&scope.budget),
             failed: 0,
             error: None,
             scope: scope.clone(),
             yield_budget: YieldBudget::default(),
-            stack: Box::new(move |elements: &mut [BufferedElement], budget: &Arc<Budget>| {
+            stack: Box::new(move |elements: &mut [Element], budget: &Arc<Budget>| {
                 sparse(elements, &row, budget)
             }),
         }))
@@ -120,35 +120,31 @@ fn check_fits(element: &[Tensor], row: &[Option<usize>]) -> Result<()> {
     Ok(())
 }
 
-fn sparse(
-    elements: &[BufferedElement],
-    row: &[Option<usize>],
-    budget: &Arc<Budget>,
-) -> Result<Element> {
+fn sparse(elements: &[Element], row: &[Option<usize>], budget: &Arc<Budget>) -> Result<Element> {
     let mut sizes: Vec<usize> = row.iter().map(|size| size.unwrap_or(0)).collect();
-    for held in elements {
-        for (target, &size) in sizes.iter_mut().zip(held.element[0].shape().iter()) {
+    for element in elements {
+        for (target, &size) in sizes.iter_mut().zip(element[0].shape().iter()) {
             *target = size.max(*target);
         }
     }
     let Some(first) = elements.first() else { bail!(Internal, "an empty batch") };
-    let dtype = first.element[0].dtype();
+    let dtype = first[0].dtype();
     let rank = row.len() + 1;
-    let total = elements.iter().map(|held| held.element[0].num_elements()).sum();
+    let total = elements.iter().map(|element| element[0].num_elements()).sum();
     let mut indices = Tensor::allocate(DType::Int64, Shape::new(&[total, rank])?, Some(budget))?;
     let mut values = Tensor::blank_in(dtype, Shape::new(&[total])?, Some(budget))?;
     with_cell!(dtype, C => {
         let mut target = <C as Cell>::view_mut(&mut values)?;
-        for held in elements {
-            let source = <C as Cell>::view(&held.element[0])?;
+        for element in elements {
+            let source = <C as Cell>::view(&element[0])?;
             let (head, rest) = target.split_at_mut(source.len());
             head.clone_from_slice(source);
             target = rest;
         }
     });
     let mut places = indices.as_mut_slice::<i64>()?.chunks_exact_mut(rank);
-    for (number, held) in elements.iter().enumerate() {
-        let tensor = &held.element[0];
+    for (number, element) in elements.iter().enumerate() {
+        let tensor = &element[0];
         for at in 0..tensor.num_elements() {
             let Some(place) = places.next() else {
                 bail!(Internal, "there are more values than were counted")

@@ -13,7 +13,7 @@ use super::dataset::{
     Dataset, Iterate, Next, Source, Transform, YieldBudget, dataset_kernel, flag_input,
     transformation,
 };
-use super::element::{BufferedElement, Element, Spec};
+use super::element::{BufferedElement, Element, GatheredElements, Spec};
 use super::scope::Scope;
 
 pub(crate) static FAMILY: Family = Family {
@@ -217,11 +217,9 @@ impl WindowIterator {
             elements.push(held.as_ref().map_err(Clone::clone)?);
         }
         if self.how.is_batch {
-            let copy = |held: &&BufferedElement| {
-                BufferedElement::new(held.element.clone(), &self.scope.budget)
-            };
-            let mut copies = elements.iter().map(copy).collect::<Result<Vec<_>>>()?;
-            return stacked(&mut copies, &self.scope.budget);
+            let mut copies = GatheredElements::new(&self.scope.budget);
+            elements.iter().try_for_each(|held| copies.push(held.element.clone()))?;
+            return stacked(&mut copies.elements, &self.scope.budget);
         }
         let components = elements.first().map_or(0, |held| held.element.len());
         let component = |i: usize| {
