@@ -2,7 +2,7 @@
 //!
 //! Every length is checked against what is left; nothing here recurses or allocates.
 
-use thalweg_tensor::{Result, bail, err};
+use thalweg_tensor::{Result, bail};
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,10 +31,10 @@ impl<'a> Fields<'a> {
     #[inline]
     fn read(&mut self) -> Result<(u32, Content<'a>)> {
         let key = self.varint()?;
-        let number = u32::try_from(key >> 3)
-            .ok()
-            .filter(|n| (1..1 << 29).contains(n))
-            .ok_or_else(|| err!(InvalidArgument, "a protobuf message has a field with number 0"))?;
+        let number = u32::try_from(key >> 3).unwrap_or(0);
+        if !(1..1 << 29).contains(&number) {
+            return bad_number();
+        }
         let content = match key & 7 {
             0 => Content::Varint(self.varint()?),
             1 => Content::Fixed64(u64::from_le_bytes(self.array()?)),
@@ -43,10 +43,7 @@ impl<'a> Fields<'a> {
                 Content::Bytes(self.take(length)?)
             }
             5 => Content::Fixed32(u32::from_le_bytes(self.array()?)),
-            kind => bail!(
-                InvalidArgument,
-                "field {number} of a protobuf message has the unknown wire type {kind}"
-            ),
+            kind => return bad_wire_type(number, kind),
         };
         Ok((number, content))
     }
@@ -61,13 +58,7 @@ impl<'a> Fields<'a> {
     #[inline]
     fn take(&mut self, length: u64) -> Result<&'a [u8]> {
         let split = usize::try_from(length).ok().and_then(|n| self.rest.split_at_checked(n));
-        let (taken, rest) = split.ok_or_else(|| {
-            let left = self.rest.len();
-            err!(
-                InvalidArgument,
-                "a protobuf field of {length} bytes exceeds the {left} that remain"
-            )
-        })?;
+        let Some((taken, rest)) = split else { return too_long(length, self.rest.len()) };
         self.rest = rest;
         Ok(taken)
     }
@@ -77,6 +68,23 @@ impl<'a> Fields<'a> {
         let bytes = self.take(N as u64)?;
         Ok(bytes.try_into().expect("`take` gave as many bytes as were asked for"))
     }
+}
+
+// The errors are made out of line, so that the loop over fields stays small.
+
+#[cold]
+fn bad_number<T>() -> Result<T> {
+    bail!(InvalidArgument, "a protobuf message has a field with number 0")
+}
+
+#[cold]
+fn bad_wire_type<T>(number: u32, kind: u64) -> Result<T> {
+    bail!(InvalidArgument, "field {number} of a protobuf message has the unknown wire type {kind}")
+}
+
+#[cold]
+fn too_long<T>(length: u64, left: usize) -> Result<T> {
+    bail!(InvalidArgument, "a protobuf field of {length} bytes exceeds the {left} that remain")
 }
 
 impl<'a> Iterator for Fields<'a> {
@@ -98,13 +106,12 @@ impl<'a> Iterator for Fields<'a> {
 /// Decodes a varint at the start of `bytes`; returns it with its length.
 #[inline]
 pub fn varint(bytes: &[u8]) -> Result<(u64, usize)> {
-    // The common case: tags, lengths and small numbers.
-    if let Some(&byte) = bytes.first()
-        && byte < 0x80
-    {
-        return Ok((u64::from(byte), 1));
+    // The common cases: tags, lengths and small numbers.
+    match *bytes {
+        [low, ..] if low < 0x80 => Ok((u64::from(low), 1)),
+        [low, high, ..] if high < 0x80 => Ok((u64::from(low & 0x7f) | u64::from(high) << 7, 2)),
+        _ => long_varint(bytes),
     }
-    long_varint(bytes)
 }
 
 fn long_varint(bytes: &[u8]) -> Result<(u64, usize)> {
@@ -140,6 +147,16 @@ mod tests {
         assert_eq!(read, expected);
         for truncated in [&[0xff; 9][..], &[]] {
             assert_eq!(varint(truncated).unwrap_err().code(), Code::InvalidArgument);
+        }
+        // Of every length, and as long as zeroes make it.
+        for (bytes, value) in [
+            (&b"\x7f"[..], 127),
+            (b"\x80\x01", 128),
+            (b"\xff\x7f", 16383),
+            (b"\x80\x80\x01", 16384),
+            (b"\x80\x00", 0),
+        ] {
+            assert_eq!(varint(bytes).unwrap(), (value, bytes.len()), "{bytes:?}");
         }
         assert_eq!(varint(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01").unwrap(), (u64::MAX, 10));
     }
