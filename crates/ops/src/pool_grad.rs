@@ -84,8 +84,8 @@ fn pooled_twice(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Channels that one thread processes together.
-const TILE: usize = 256;
+/// Channels that one thread processes together; every window sets up memory for so many.
+const TILE: usize = 64;
 
 /// Maximum of every window and channel, and its first position.
 struct Largest<'a, A> {
@@ -104,9 +104,10 @@ where
             let width = TILE.min(channels - first);
             let (mut best, mut at) = ([MaximumNumber::START; TILE], [-1; TILE]);
             let (best, at) = (&mut best[..width], &mut at[..width]);
+            let mut is_first = true;
             grid.visit_rows(window, |_, pixel, count| {
                 for pixel in pixel..pixel + count {
-                    if at[0] < 0 {
+                    if std::mem::take(&mut is_first) {
                         at.fill(pixel as i64);
                     }
                     let start = (image * grid.input_pixels() + pixel) * channels + first;

@@ -35,8 +35,15 @@ pub(crate) struct Axis {
 impl Axis {
     /// The cells of window `output` that are inside the image, and the position of the first of
     /// them.
+    #[inline]
     pub(crate) fn cells(&self, output: usize) -> (Range<usize>, usize) {
         let start = output * self.stride;
+        if self.dilation == 1 {
+            // As below, without divisions.
+            let first = self.before.saturating_sub(start);
+            let end = (self.input + self.before).saturating_sub(start).min(self.window).max(first);
+            return (first..end, (start + first).saturating_sub(self.before));
+        }
         let first = self.before.saturating_sub(start).div_ceil(self.dilation);
         let end = (self.input + self.before).saturating_sub(start).div_ceil(self.dilation);
         let end = end.min(self.window).max(first);
@@ -399,11 +406,13 @@ pub(crate) struct Grid {
 
 impl Grid {
     /// Pixels per image.
+    #[inline]
     pub(crate) fn input_pixels(&self) -> usize {
         self.axes.iter().map(|a| a.input).product()
     }
 
     /// Windows per image.
+    #[inline]
     pub(crate) fn output_pixels(&self) -> usize {
         self.axes.iter().map(|a| a.output).product()
     }
@@ -414,14 +423,17 @@ impl Grid {
     }
 
     /// The sizes of the output.
+    #[inline]
     pub(crate) fn output(&self) -> Sizes {
         self.axes.map(|a| a.output)
     }
 
     /// Position of window `index` along each dimension.
+    #[inline]
     pub(crate) fn position(&self, index: usize) -> [usize; 3] {
         let [_, rows, columns] = self.output();
-        [index / (rows * columns), index / columns % rows, index % columns]
+        let row = index / columns;
+        [row / rows, row % rows, index % columns]
     }
 
     /// Whether all cells of window `index` are inside the image.
@@ -470,6 +482,7 @@ impl Grid {
     /// Calls `visit(cell, pixel, count)` for the cells of window `index` that are inside the image,
     /// row by row: cells `cell..` are at `count` pixels from `pixel` on, at the distance of the
     /// last dimension's dilation.
+    #[inline]
     pub(crate) fn visit_rows(&self, index: usize, mut visit: impl FnMut(usize, usize, usize)) {
         let at = self.position(index);
         let [depth, row, column] = self.axes;

@@ -172,7 +172,7 @@ impl GatheredElements {
 }
 
 /// Grows `charge` to `bytes` at least, and a little further where that is possible.
-pub(crate) fn reserve(charge: &mut Charge, bytes: usize) -> Result<()> {
+fn reserve(charge: &mut Charge, bytes: usize) -> Result<()> {
     /// Charged ahead of need.
     const AHEAD_BYTES: usize = 16 << 10;
     let missing = bytes.saturating_sub(charge.bytes());
