@@ -2,12 +2,13 @@
 
 use half::{bf16, f16};
 use thalweg_graph::{GradientContext, OpDef, shape};
-use thalweg_hlo::Comparison;
+use thalweg_hlo::{Comparison, Value};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
-use thalweg_tensor::{Element, Result};
+use thalweg_tensor::{DType, Element, Result};
 
 use crate::elementwise::{Unary, unary};
 use crate::gradients::{Arithmetic, chain_input};
+use crate::lowering::{is_negative, wide_pairs, wide_unary};
 use crate::map::{map, map_with};
 use crate::math::real::Real;
 use crate::math::simd::Level;
@@ -51,10 +52,43 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("Softsign", "T" in [f32, f64, f16, bf16] => softsign),
         cpu_kernel!("SoftsignGrad", "T" in [f32, f64, f16, bf16] => softsign_grad),
         KernelSpec::lowering("Relu", |l| l.unary(|x| x.maximum(&x.scalar_like(0.0)))),
-        KernelSpec::lowering("ReluGrad", |l| {
-            l.binary(|dy, x| {
-                x.compare_to(Comparison::Greater, 0.0).select(dy, &dy.scalar_like(0.0))
+        KernelSpec::lowering("ReluGrad", |l| wide_pairs(l, |dy, x| gated(dy, &is_positive(x)))),
+        KernelSpec::lowering("Relu6", |l| l.unary(clipped_at_six)),
+        KernelSpec::lowering("Relu6Grad", |l| wide_pairs(l, lowered_relu6_grad)),
+        KernelSpec::lowering("LeakyRelu", |l| {
+            let alpha = f64::from(l.attrs().float("alpha")?);
+            wide_unary(l, |x| is_positive(x).select(x, &(x * alpha)))
+        }),
+        KernelSpec::lowering("LeakyReluGrad", |l| {
+            let alpha = f64::from(l.attrs().float("alpha")?);
+            wide_pairs(l, |dy, x| is_positive(x).select(dy, &(dy * alpha)))
+        }),
+        KernelSpec::lowering("Elu", |l| {
+            wide_unary(l, |x| is_negative(x).select(&x.exp_minus_one(), x))
+        }),
+        KernelSpec::lowering("EluGrad", |l| {
+            wide_pairs(l, |dy, y| is_negative(y).select(&((y + 1.0) * dy), dy))
+        }),
+        KernelSpec::lowering("Selu", |l| {
+            wide_unary(l, |x| {
+                let below = x.exp_minus_one() * SELU_SCALE_ALPHA;
+                is_negative(x).select(&below, &(x * SELU_SCALE))
             })
+        }),
+        KernelSpec::lowering("SeluGrad", |l| {
+            wide_pairs(l, |dy, y| {
+                let slope =
+                    is_negative(y).select(&(y + SELU_SCALE_ALPHA), &y.full_like(SELU_SCALE));
+                dy * slope
+            })
+        }),
+        KernelSpec::lowering("Softplus", |l| wide_unary(l, softplus_of)),
+        KernelSpec::lowering("SoftplusGrad", |l| {
+            wide_pairs(l, |dy, x| dy / (x.negate().exp() + 1.0))
+        }),
+        KernelSpec::lowering("Softsign", |l| wide_unary(l, |x| x / (x.abs() + 1.0))),
+        KernelSpec::lowering("SoftsignGrad", |l| {
+            wide_pairs(l, |dy, x| dy / (x.abs() + 1.0).square())
         }),
     ],
 };
@@ -71,6 +105,32 @@ const SELU_GRAD: OpDef =
     OpDef { name: "SeluGrad", ..ELU_GRAD }.with_gradient(|g| elu_grad_grad(g, "SeluGrad"));
 const SOFTPLUS: OpDef = OpDef::new("Softplus", shape::unchanged)
     .with_gradient(|g| chain_input(g, |g, x| g.add("Sigmoid", &[x])));
+
+fn is_positive(x: &Value) -> Value {
+    x.compare_to(Comparison::Greater, 0.0)
+}
+
+/// The adjoint times one if `is_open`, else times zero; NaN times zero is NaN.
+fn gated(dy: &Value, is_open: &Value) -> Value {
+    dy * is_open.convert(dy.dtype())
+}
+
+fn clipped_at_six(x: &Value) -> Value {
+    x.maximum(&x.scalar_like(0.0)).minimum(&x.scalar_like(6.0))
+}
+
+fn lowered_relu6_grad(dy: &Value, x: &Value) -> Value {
+    gated(dy, &is_positive(x).and(&x.compare_to(Comparison::Less, 6.0)))
+}
+
+/// `ln(1 + e^x)`, which rounds to `x` or `e^x` beyond a threshold.
+fn softplus_of(x: &Value) -> Value {
+    let epsilon = if x.dtype() == DType::Double { f64::EPSILON } else { f32::EPSILON.into() };
+    let threshold = -(epsilon.ln() + 2.0);
+    let e = x.exp();
+    let small = x.compare_to(Comparison::Less, -threshold).select(&e, &e.log_plus_one());
+    x.compare_to(Comparison::Greater, threshold).select(x, &small)
+}
 
 /// The gradient as an op of the adjoint and the function's argument.
 fn by_input(g: &mut GradientContext<'_>, op: &str) -> Result<()> {

@@ -3,10 +3,11 @@
 use half::{bf16, f16};
 use num_complex::Complex;
 use thalweg_graph::{GradientContext, OpDef, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, Element, Result, Tensor, bail, ensure};
 
 use crate::lists::values::add_variants;
+use crate::lowering::{check_same_shapes, set_narrow, wide};
 use crate::math::fold::{Fold, Sum, loops};
 use crate::math::widen::Widen;
 use crate::split::for_each_rows;
@@ -25,6 +26,8 @@ pub(crate) static FAMILY: Family = Family {
         // TensorFlow's graph rewriting replaces this op by a variable and additions to it.
         cpu_kernel!("AccumulateNV2", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
             u64, Complex<f32>, Complex<f64>] => add_n),
+        KernelSpec::lowering("AddN", lower_add_n),
+        KernelSpec::lowering("AccumulateNV2", lower_add_n),
     ],
 };
 
@@ -40,6 +43,15 @@ fn add_n_grad(g: &mut GradientContext<'_>) -> Result<()> {
 
 /// Elements of each input that are added at a time.
 const BLOCK: usize = 2048;
+
+fn lower_add_n(l: &mut Lowering<'_>) -> Result<()> {
+    check_same_shapes(l, 0)?;
+    let mut sum = wide(&l.input(0)?);
+    for term in l.inputs_from(1)? {
+        sum = sum + wide(&term);
+    }
+    set_narrow(l, 0, &sum)
+}
 
 fn add_n<T: Widen>(_: &KernelInit<'_>) -> Result<AnyKernel>
 where

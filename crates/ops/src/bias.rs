@@ -4,10 +4,11 @@ use half::{bf16, f16};
 use num_complex::Complex;
 use smallvec::SmallVec;
 use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, ensure};
 
 use crate::gradients::Arithmetic;
+use crate::lowering::{set_narrow, wide};
 use crate::map::narrowed;
 use crate::math::fold::{Fold, Sum, loops};
 use crate::math::vectorized::vectorized;
@@ -28,6 +29,9 @@ pub(crate) static FAMILY: Family = Family {
             Complex<f32>, Complex<f64>] => bias_add),
         cpu_kernel!("BiasAddGrad", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
             u64, Complex<f32>, Complex<f64>] => bias_add_grad),
+        KernelSpec::lowering("BiasAdd", lower_bias_add),
+        KernelSpec::lowering("BiasAddV1", lower_bias_add),
+        KernelSpec::lowering("BiasAddGrad", lower_bias_add_grad),
     ],
 };
 
@@ -86,6 +90,30 @@ fn channels_only(c: &mut ShapeContext<'_>) -> Result<()> {
     let channels = value.rank().and_then(|rank| value.dim(channel_dim(rank, is_nchw)));
     c.set_output(0, PartialShape::new([channels]));
     Ok(())
+}
+
+fn lower_bias_add(l: &mut Lowering<'_>) -> Result<()> {
+    let (x, bias) = (l.input(0)?, l.input(1)?);
+    ensure!(x.rank() >= 2, InvalidArgument, "Input tensor must be at least 2D: {:?}", x.dims());
+    ensure!(bias.rank() == 1, InvalidArgument, "Biases must be 1D: {:?}", bias.dims());
+    let channel_dim = channel_dim(x.rank(), is_nchw(l.attrs())?);
+    ensure!(
+        bias.dims()[0] == x.dims()[channel_dim],
+        InvalidArgument,
+        "Must provide as many biases as dimension {channel_dim} of the input tensor has: {:?} vs. {:?}",
+        bias.dims(),
+        x.dims()
+    );
+    let sum = wide(&x) + wide(&bias).broadcast_in(x.dims(), &[channel_dim]);
+    set_narrow(l, 0, &sum)
+}
+
+fn lower_bias_add_grad(l: &mut Lowering<'_>) -> Result<()> {
+    let x = l.input(0)?;
+    ensure!(x.rank() >= 2, InvalidArgument, "Input tensor must be at least 2D: {:?}", x.dims());
+    let channel_dim = channel_dim(x.rank(), is_nchw(l.attrs())?);
+    let others: Vec<usize> = (0..x.rank()).filter(|&i| i != channel_dim).collect();
+    set_narrow(l, 0, &wide(&x).sum(&others))
 }
 
 fn bias_add<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel>

@@ -14,6 +14,7 @@ use crate::arithmetic::*;
 use crate::broadcast::{Plan, broadcast_shape};
 use crate::elementwise::binary;
 use crate::gradients::{Arithmetic, conj, set_broadcast};
+use crate::lowering::{self, is_zero, wide_binary};
 use crate::number::Real;
 
 const ADD: OpDef = OpDef::new("Add", shape::broadcast)
@@ -133,8 +134,41 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec::lowering("AddV2", |l| l.binary(Value::plus)),
         KernelSpec::lowering("Sub", |l| l.binary(Value::minus)),
         KernelSpec::lowering("Mul", |l| l.binary(Value::times)),
+        KernelSpec::lowering("MulNoNan", |l| {
+            wide_binary(l, |x, y| is_zero(y).select(&y.zeros_like(), &(x * y)))
+        }),
+        KernelSpec::lowering("Div", |l| wide_binary(l, Value::divided_by)),
+        KernelSpec::lowering("RealDiv", |l| wide_binary(l, Value::divided_by)),
+        KernelSpec::lowering("DivNoNan", |l| {
+            wide_binary(l, |x, y| is_zero(y).select(&y.zeros_like(), &(x / y)))
+        }),
+        KernelSpec::lowering("TruncateDiv", |l| wide_binary(l, lowering::truncated_quotient)),
+        KernelSpec::lowering("FloorDiv", |l| wide_binary(l, lowering::floored_quotient)),
+        KernelSpec::lowering("Mod", |l| wide_binary(l, Value::remainder)),
+        KernelSpec::lowering("FloorMod", |l| wide_binary(l, lowering::floored_remainder)),
+        KernelSpec::lowering("TruncateMod", |l| wide_binary(l, Value::remainder)),
+        KernelSpec::lowering("Pow", |l| wide_binary(l, Value::power)),
+        KernelSpec::lowering("Maximum", |l| wide_binary(l, Value::maximum)),
+        KernelSpec::lowering("Minimum", |l| wide_binary(l, Value::minimum)),
+        KernelSpec::lowering("SquaredDifference", |l| wide_binary(l, squared_difference)),
+        KernelSpec::lowering("Atan2", |l| wide_binary(l, Value::atan2)),
+        KernelSpec::lowering("Xdivy", |l| wide_binary(l, |x, y| is_zero(x).select(x, &(x / y)))),
+        KernelSpec::lowering("Xlogy", |l| {
+            wide_binary(l, |x, y| is_zero(x).select(x, &(x * y.log())))
+        }),
+        KernelSpec::lowering("Xlog1py", |l| {
+            wide_binary(l, |x, y| is_zero(x).select(x, &(x * y.log_plus_one())))
+        }),
+        KernelSpec::lowering("NextAfter", |l| wide_binary(l, lowering::next_after)),
+        KernelSpec::lowering("Complex", |l| wide_binary(l, Value::complex)),
     ],
 };
+
+/// |x - y|².
+fn squared_difference(x: &Value, y: &Value) -> Value {
+    let difference = x - y;
+    &difference * difference.conjugate()
+}
 
 fn add_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let grad = g.grad(0)?;

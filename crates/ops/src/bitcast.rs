@@ -2,12 +2,16 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::{OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_hlo::Value;
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, bail, ensure, err};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[OpDef::new("Bitcast", bitcast_shape)],
-    kernels: &[KernelSpec { op: "Bitcast", create: bitcast, ..KernelSpec::CPU }],
+    kernels: &[
+        KernelSpec { op: "Bitcast", create: bitcast, ..KernelSpec::CPU },
+        KernelSpec::lowering("Bitcast", lower_bitcast),
+    ],
 };
 
 /// The shape after reinterpreting elements of dtype `from` as elements of another size.
@@ -40,6 +44,44 @@ fn bitcast_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let shape = bitcast_sizes(sizes, c.attrs().dtype("T")?, c.attrs().dtype("type")?)?;
     c.set_output(0, shape);
     Ok(())
+}
+
+fn lower_bitcast(l: &mut Lowering<'_>) -> Result<()> {
+    let (x, dims, to) = (l.input(0)?, l.output_dims(0)?, l.output_dtype(0));
+    if x.dtype() == to {
+        return l.set(0, x);
+    }
+    // Programs reinterpret no complex numbers, so those are pairs of floats in between.
+    let x = if x.dtype().is_complex() { pairs_of(&x) } else { x };
+    if !to.is_complex() {
+        return l.set(0, bits_as(&x, to, &dims));
+    }
+    let part = if to == DType::Complex128 { DType::Double } else { DType::Float };
+    let mut pair_dims = dims.clone();
+    pair_dims.push(2);
+    let (pairs, last) = (bits_as(&x, part, &pair_dims), dims.len());
+    let halves = [0, 1].map(|i| pairs.slice_dim(last, i, i + 1).reshape(&dims));
+    l.set(0, halves[0].complex(&halves[1]))
+}
+
+/// Real and imaginary parts, along a new last dimension.
+fn pairs_of(x: &Value) -> Value {
+    let last = x.rank();
+    x.real().expand(last).concatenate(&[x.imaginary().expand(last)], last)
+}
+
+/// The same bytes in another dtype and these dimensions.
+fn bits_as(x: &Value, to: DType, dims: &[usize]) -> Value {
+    let (from_bytes, to_bytes) = (x.dtype().size(), to.size());
+    let elements = x.num_elements();
+    if from_bytes < to_bytes {
+        let ratio = to_bytes / from_bytes;
+        let rows = elements / ratio;
+        return x.reshape(&[rows, ratio]).bitcast_to(to, &[rows]).reshape(dims);
+    }
+    let ratio = from_bytes / to_bytes;
+    let parts = if ratio == 1 { vec![elements] } else { vec![elements, ratio] };
+    x.flatten().bitcast_to(to, &parts).reshape(dims)
 }
 
 fn bitcast(init: &KernelInit<'_>) -> Result<AnyKernel> {

@@ -1,8 +1,9 @@
 //! Bitwise ops on integers: logic, shifts, population count.
 
 use thalweg_graph::{OpDef, shape};
-use thalweg_kernel::Family;
-use thalweg_tensor::Element;
+use thalweg_hlo::Value;
+use thalweg_kernel::{Family, KernelSpec};
+use thalweg_tensor::{DType, Element};
 
 use crate::elementwise::{Binary, Unary, binary, unary};
 use crate::math::simd::Level;
@@ -35,8 +36,33 @@ pub(crate) static FAMILY: Family = Family {
         integers!("RightShift", binary, ShiftRight),
         integers!("Invert", unary, Invert),
         integers!("PopulationCount", unary, Count),
+        KernelSpec::lowering("BitwiseAnd", |l| l.binary(Value::and)),
+        KernelSpec::lowering("BitwiseOr", |l| l.binary(Value::or)),
+        KernelSpec::lowering("BitwiseXor", |l| l.binary(Value::xor)),
+        KernelSpec::lowering("LeftShift", |l| l.binary(|x, y| x.shift_left(&clamped_shift(y)))),
+        KernelSpec::lowering("RightShift", |l| l.binary(shifted_right)),
+        KernelSpec::lowering("Invert", |l| l.unary(Value::not)),
+        KernelSpec::lowering("PopulationCount", |l| {
+            l.unary(|x| x.population_count().convert(DType::UInt8))
+        }),
     ],
 };
+
+/// A number of bits, clamped to the range from 0 to the width less one.
+fn clamped_shift(y: &Value) -> Value {
+    let width = (8 * y.dtype().size()) as f64;
+    y.clamp(&y.scalar_like(0.0), &y.scalar_like(width - 1.0))
+}
+
+fn shifted_right(x: &Value, y: &Value) -> Value {
+    let bits = clamped_shift(y);
+    match x.dtype() {
+        DType::UInt8 | DType::UInt16 | DType::UInt32 | DType::UInt64 => {
+            x.shift_right_logical(&bits)
+        }
+        _ => x.shift_right_arithmetic(&bits),
+    }
+}
 
 /// An integer as a bit pattern.
 trait Bits: Element {

@@ -15,6 +15,7 @@ use thalweg_tensor::{
     Float8E5m2, Float8E5m2fnuz, Result, ensure, err, f16,
 };
 
+use crate::cast_lowering::lower_cast;
 use crate::elementwise::{Unary, UnaryLoop, unary_loop};
 use crate::math::half_slices;
 use crate::math::simd::Level;
@@ -38,8 +39,13 @@ fn cast_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, adjoint)
 }
 
-pub(crate) static FAMILY: Family =
-    Family { ops: &[CAST], kernels: &[KernelSpec { op: "Cast", create: cast, ..KernelSpec::CPU }] };
+pub(crate) static FAMILY: Family = Family {
+    ops: &[CAST],
+    kernels: &[
+        KernelSpec { op: "Cast", create: cast, ..KernelSpec::CPU },
+        KernelSpec::lowering("Cast", lower_cast),
+    ],
+};
 
 /// Integer casts keep the static value, among the dtypes of shape inference.
 fn cast_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
@@ -149,7 +155,17 @@ fn chain(from: DType, to: DType, truncates: bool) -> Result<SmallVec<[Link; 4]>>
 
 /// Clears the digits that `to` cannot represent, of a float in single or double precision.
 fn truncation(from: DType, to: DType) -> Option<Step> {
-    let digits = |dtype| match dtype {
+    let (has, keeps) = (digits(from)?, digits(to)?);
+    match has {
+        _ if has <= keeps => None,
+        52 => Some(Step::Double(u64::MAX << (52 - keeps))),
+        _ => Some(Step::Single(u32::MAX << (23 - keeps))),
+    }
+}
+
+/// The digits of a float's mantissa.
+pub(crate) fn digits(dtype: DType) -> Option<u32> {
+    match dtype {
         DType::Double | DType::Complex128 => Some(52u32),
         DType::Float | DType::Complex64 => Some(23),
         DType::Half => Some(10),
@@ -157,12 +173,6 @@ fn truncation(from: DType, to: DType) -> Option<Step> {
         DType::Float8E4m3fn | DType::Float8E4m3fnuz | DType::Float8E4m3b11fnuz => Some(3),
         DType::Float8E5m2 | DType::Float8E5m2fnuz => Some(2),
         _ => None,
-    };
-    let (has, keeps) = (digits(from)?, digits(to)?);
-    match has {
-        _ if has <= keeps => None,
-        52 => Some(Step::Double(u64::MAX << (52 - keeps))),
-        _ => Some(Step::Single(u32::MAX << (23 - keeps))),
     }
 }
 

@@ -1,7 +1,8 @@
 //! `ClipByValue`: elements clipped to limits that are scalars or have the tensor's shape.
 
 use thalweg_graph::{GradientContext, OpDef, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelInit};
+use thalweg_hlo::{Comparison, Value};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Complex32, Complex64, Element, Result, Tensor, bf16, ensure, f16};
 
 use crate::gradients::{Arithmetic, set_repeated};
@@ -23,10 +24,38 @@ fn clip_by_value_grad(g: &mut GradientContext<'_>) -> Result<()> {
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[OpDef::new("ClipByValue", shape::unchanged).with_gradient(clip_by_value_grad)],
-    kernels: &[cpu_kernel!("ClipByValue", "T" in [
+    kernels: &[
+        cpu_kernel!("ClipByValue", "T" in [
         f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, Complex32, Complex64,
-    ] => clip_by_value)],
+    ] => clip_by_value),
+        KernelSpec::lowering("ClipByValue", lower_clip_by_value),
+    ],
 };
+
+fn lower_clip_by_value(l: &mut Lowering<'_>) -> Result<()> {
+    let (t, low, high) = (l.input(0)?, l.input(1)?, l.input(2)?);
+    for limit in [&low, &high] {
+        ensure!(
+            limit.rank() == 0 || limit.dims() == t.dims(),
+            InvalidArgument,
+            "clip_value_min and clip_value_max must be scalars or have the shape {:?} of the input, \
+             got {:?}",
+            t.dims(),
+            limit.dims()
+        );
+    }
+    l.set(0, clipped(&t, &low, &high))
+}
+
+/// `max(min(x, high), low)`; NaN limits have no effect.
+fn clipped(x: &Value, low: &Value, high: &Value) -> Value {
+    if x.dtype().is_complex() {
+        let re = clipped(&x.real(), &low.real(), &high.real());
+        return re.complex(&clipped(&x.imaginary(), &low.imaginary(), &high.imaginary()));
+    }
+    let capped = high.compare(Comparison::Less, x).select(high, x);
+    capped.compare(Comparison::Less, low).select(low, &capped)
+}
 
 /// A number that can be clipped.
 trait Clip: Element {

@@ -1,7 +1,8 @@
 //! Comparisons and logical ops with broadcasting.
 
 use thalweg_graph::{OpDef, ShapeContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_hlo::{Comparison, Value};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{
     Bytes, Complex32, Complex64, DType, Element, PartialShape, QInt8, QInt16, QInt32, QUInt8,
     QUInt16, Result, Tensor, bf16, ensure, f16,
@@ -9,6 +10,7 @@ use thalweg_tensor::{
 
 use crate::broadcast::{Plan, broadcast_shape};
 use crate::elementwise::{Binary, BinaryKernel, Operand, binary};
+use crate::lowering::check_same_shapes;
 use crate::math::simd::Level;
 use crate::number::Real;
 use crate::split::for_each_rows;
@@ -75,6 +77,21 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("ApproximateEqual", "T" in [f32, f64] => approximate_equal),
         KernelSpec { op: "LogicalAnd", create: binary::<And, bool>, ..KernelSpec::CPU },
         KernelSpec { op: "LogicalOr", create: binary::<Or, bool>, ..KernelSpec::CPU },
+        KernelSpec::lowering("Equal", |l| lower_equality(l, Comparison::Equal)),
+        KernelSpec::lowering("NotEqual", |l| lower_equality(l, Comparison::NotEqual)),
+        KernelSpec::lowering("Less", |l| l.binary(|x, y| x.compare(Comparison::Less, y))),
+        KernelSpec::lowering("LessEqual", |l| l.binary(|x, y| x.compare(Comparison::LessEqual, y))),
+        KernelSpec::lowering("Greater", |l| l.binary(|x, y| x.compare(Comparison::Greater, y))),
+        KernelSpec::lowering("GreaterEqual", |l| {
+            l.binary(|x, y| x.compare(Comparison::GreaterEqual, y))
+        }),
+        KernelSpec::lowering("ApproximateEqual", |l| {
+            let tolerance = f64::from(l.attrs().float("tolerance")?);
+            check_same_shapes(l, 0)?;
+            l.binary(|x, y| (x - y).abs().compare_to(Comparison::Less, tolerance))
+        }),
+        KernelSpec::lowering("LogicalAnd", |l| l.binary(Value::and)),
+        KernelSpec::lowering("LogicalOr", |l| l.binary(Value::or)),
     ],
 };
 
@@ -154,6 +171,19 @@ fn equality_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 fn incompatible_result(init: &KernelInit<'_>) -> Result<Option<bool>> {
     let fails = init.attrs().bool("incompatible_shape_error")?;
     Ok((!fails).then(|| init.node.op.name == "NotEqual"))
+}
+
+fn lower_equality(l: &mut Lowering<'_>, comparison: Comparison) -> Result<()> {
+    let (x, y) = (l.input(0)?, l.input(1)?);
+    let fits = shape::broadcast_shapes(
+        &PartialShape::new(x.dims().iter().map(|&d| Some(d))),
+        &PartialShape::new(y.dims().iter().map(|&d| Some(d))),
+    );
+    if fits.is_err() && !l.attrs().bool("incompatible_shape_error")? {
+        let result = f64::from(comparison == Comparison::NotEqual);
+        return l.set(0, l.program().scalar(DType::Bool, result));
+    }
+    l.set(0, x.compare(comparison, &y))
 }
 
 fn fits(x: &Tensor, y: &Tensor) -> bool {

@@ -2,15 +2,20 @@
 
 use half::{bf16, f16};
 use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelInit};
+use thalweg_hlo::Value;
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Element, Result, ensure};
 
+use crate::lowering::check_same_shapes;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[OpDef::new("Cross", cross_shape).with_gradient(cross_grad)],
-    kernels: &[cpu_kernel!("Cross", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
-        u64] => cross)],
+    kernels: &[
+        cpu_kernel!("Cross", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
+            u64] => cross),
+        KernelSpec::lowering("Cross", lower_cross),
+    ],
 };
 
 fn cross_grad(g: &mut GradientContext<'_>) -> Result<()> {
@@ -33,6 +38,22 @@ fn cross_shape(c: &mut ShapeContext<'_>) -> Result<()> {
         c.input(1)
     );
     Ok(())
+}
+
+fn lower_cross(l: &mut Lowering<'_>) -> Result<()> {
+    check_same_shapes(l, 0)?;
+    let (a, b) = (l.input(0)?, l.input(1)?);
+    ensure!(
+        a.dims().last() == Some(&3),
+        FailedPrecondition,
+        "Cross-products are only defined for 3-element vectors, got {:?}",
+        a.dims()
+    );
+    let last = a.rank() - 1;
+    let at = |x: &Value, i: usize| x.slice_dim(last, i % 3, i % 3 + 1);
+    let [x, y, z] =
+        [0, 1, 2].map(|i| at(&a, i + 1) * at(&b, i + 2) - at(&a, i + 2) * at(&b, i + 1));
+    l.set(0, x.concatenate(&[y, z], last))
 }
 
 /// Element types of determinants.

@@ -3,17 +3,20 @@
 use half::{bf16, f16};
 use num_traits::{Float, One};
 use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_hlo::{Comparison, Value};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, bail, ensure};
 
 use crate::gradients::{Arithmetic, set_repeated};
 use crate::indices::Indices;
+use crate::lowering::{set_narrow, wide};
 use crate::map::{narrowed, wide_view};
 use crate::math::fold::{Fold, Maximum};
 use crate::math::real::Real;
 use crate::math::rows::{exponentials, exponentials_of, log_of_sum, scale};
 use crate::math::vectorized::vectorized;
 use crate::math::widen::Widen;
+use crate::softmax::Exponentials;
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
@@ -24,6 +27,8 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[
         cpu_kernel!("SoftmaxCrossEntropyWithLogits", "T" in [f32, f64, f16, bf16] => dense),
         cpu_kernel!("SparseSoftmaxCrossEntropyWithLogits", "T" in [f32, f64, f16, bf16] => sparse),
+        KernelSpec::lowering("SoftmaxCrossEntropyWithLogits", lower_dense),
+        KernelSpec::lowering("SparseSoftmaxCrossEntropyWithLogits", lower_sparse),
     ],
 };
 
@@ -85,6 +90,59 @@ fn sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(1, PartialShape::new([batch.dim(0), logits.dim(1)]));
     c.set_output(0, batch);
     Ok(())
+}
+
+fn lower_dense(l: &mut Lowering<'_>) -> Result<()> {
+    let dims = l.output_dims(1)?;
+    ensure!(
+        dims.len() == 2,
+        InvalidArgument,
+        "logits {:?} and labels {:?} must be matrices, or broadcast to one",
+        l.input(0)?.dims(),
+        l.input(1)?.dims()
+    );
+    let [logits, labels] = [0, 1].map(|i| Ok(wide(&l.input(i)?).broadcast_to(&dims)));
+    let (logits, labels): (Result<Value>, Result<Value>) = (logits, labels);
+    set_losses(l, &logits?, &labels?)
+}
+
+/// A label out of range makes the loss and the gradient of its row NaN, as TensorFlow does on a GPU.
+fn lower_sparse(l: &mut Lowering<'_>) -> Result<()> {
+    let (logits, labels) = (wide(&l.input(0)?), l.input(1)?);
+    ensure!(
+        logits.rank() == 2 && labels.rank() == 1 && logits.dims()[0] == labels.dims()[0],
+        InvalidArgument,
+        "logits {:?} must be a matrix and labels {:?} have one element for each row",
+        logits.dims(),
+        labels.dims()
+    );
+    ensure!(
+        logits.dims()[1] > 0,
+        InvalidArgument,
+        "Must have at least one class, but got logits shape {:?}",
+        logits.dims()
+    );
+    let classes = logits.iota(labels.dtype(), logits.dims(), 1);
+    let labels = labels.expand(1);
+    let is_own = classes.compare(Comparison::Equal, &labels).convert(logits.dtype());
+    let is_valid = labels
+        .compare_to(Comparison::GreaterEqual, 0.0)
+        .and(&labels.compare_to(Comparison::Less, logits.dims()[1] as f64));
+    let one_hot = is_valid.select(&is_own, &logits.scalar_like(f64::NAN));
+    set_losses(l, &logits, &one_hot)
+}
+
+/// Sets the outputs from matrices of one size.
+fn set_losses(l: &mut Lowering<'_>, logits: &Value, labels: &Value) -> Result<()> {
+    if logits.num_elements() == 0 {
+        let losses = logits.splat(logits.dtype(), &logits.dims()[..1], 0.0);
+        set_narrow(l, 0, &losses)?;
+        return set_narrow(l, 1, logits);
+    }
+    let rows = Exponentials::of(logits);
+    let losses = (labels * (rows.sum.log() - &rows.centred)).sum(&[1]);
+    set_narrow(l, 0, &losses)?;
+    set_narrow(l, 1, &(rows.exponentials / rows.sum - labels))
 }
 
 /// A matrix broadcast to the common size: a stride of 0 repeats.

@@ -37,6 +37,16 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("CheckNumericsV2", "T" in [f16, bf16, f32, f64] => check_numerics_v2),
         KernelSpec { op: "RefIdentity", ..FORWARD_REF },
         KernelSpec { op: "DebugGradientRefIdentity", ..FORWARD_REF },
+        KernelSpec::lowering("IdentityN", |l| {
+            (0..l.num_inputs()).try_for_each(|i| l.forward(i, i))
+        }),
+        KernelSpec::lowering("StopGradient", |l| l.forward(0, 0)),
+        KernelSpec::lowering("PreventGradient", |l| l.forward(0, 0)),
+        KernelSpec::lowering("Snapshot", |l| l.forward(0, 0)),
+        KernelSpec::lowering("DebugGradientIdentity", |l| l.forward(0, 0)),
+        KernelSpec::lowering("DeepCopy", |l| l.forward(0, 0)),
+        KernelSpec::lowering("CheckNumerics", |l| l.forward(0, 0)),
+        KernelSpec::lowering("CheckNumericsV2", |l| l.forward(0, 0)),
     ],
 };
 

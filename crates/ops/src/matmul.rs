@@ -5,7 +5,7 @@ use num_complex::Complex;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use thalweg_graph::{NodeAttrs, OpDef, ShapeContext, shape};
-use thalweg_hlo::DotDims;
+use thalweg_hlo::{DotDims, Value};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
@@ -26,16 +26,54 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "BatchMatMulV3", create: batch_mat_mul_v3, ..KernelSpec::CPU },
         KernelSpec { op: "SparseMatMul", create: sparse_mat_mul, ..KernelSpec::CPU },
         KernelSpec::lowering("MatMul", lower_mat_mul),
+        KernelSpec::lowering("SparseMatMul", lower_mat_mul),
+        KernelSpec::lowering("BatchMatMul", lower_batch_mat_mul),
+        KernelSpec::lowering("BatchMatMulV2", lower_batch_mat_mul),
+        KernelSpec::lowering("BatchMatMulV3", lower_batch_mat_mul),
     ],
 };
 
 fn lower_mat_mul(l: &mut Lowering<'_>) -> Result<()> {
-    let (a, b) = (l.input(0)?, l.input(1)?);
+    let dtype = l.output_dtype(0);
+    let (a, b) = (l.input(0)?.convert(dtype), l.input(1)?.convert(dtype));
     let inner = |transposes: bool, last: usize| vec![if transposes { 1 - last } else { last }];
     let contracting =
         (inner(l.attrs().bool("transpose_a")?, 1), inner(l.attrs().bool("transpose_b")?, 0));
     let dims = DotDims { contracting, ..DotDims::default() };
-    l.set(0, a.dot_general(&b, &dims, l.output_dtype(0)))
+    l.set(0, a.dot_general(&b, &dims, dtype))
+}
+
+fn lower_batch_mat_mul(l: &mut Lowering<'_>) -> Result<()> {
+    let flags = [l.attrs().bool("adj_x")?, l.attrs().bool("adj_y")?];
+    let (dims, dtype) = (l.output_dims(0)?, l.output_dtype(0));
+    ensure!(dims.len() >= 2, InvalidArgument, "a product of matrices has shape {dims:?}");
+    let count = dims.len() - 2;
+    let factor = |i: usize| {
+        let factor = l.input(i)?.convert(dtype);
+        ensure!(
+            factor.rank() >= 2,
+            InvalidArgument,
+            "In[{i}] ndims must be >= 2: {:?}",
+            factor.dims()
+        );
+        Ok(if flags[i] { factor.conjugate() } else { factor })
+    };
+    let (x, y) = (factor(0)?, factor(1)?);
+    let inner = |swaps: bool, at: usize| if swaps { 1 - at } else { at };
+    if y.rank() == 2 {
+        // One matrix on the right: the batches are rows.
+        let contracting = (vec![x.rank() - 2 + inner(flags[0], 1)], vec![inner(flags[1], 0)]);
+        let dot = DotDims { contracting, ..DotDims::default() };
+        return l.set(0, x.dot_general(&y, &dot, dtype));
+    }
+    let stretched = |v: &Value| {
+        let own = [&dims[..count], &v.dims()[v.rank() - 2..]].concat();
+        v.broadcast_to(&own)
+    };
+    let batch: Vec<usize> = (0..count).collect();
+    let contracting = (vec![count + inner(flags[0], 1)], vec![count + inner(flags[1], 0)]);
+    let dot = DotDims { batch: (batch.clone(), batch), contracting };
+    l.set(0, stretched(&x).dot_general(&stretched(&y), &dot, dtype))
 }
 
 const MAT_MUL: OpDef = OpDef::new("MatMul", product_shape).with_gradient(mat_mul_grad);

@@ -1,12 +1,13 @@
 //! `Select` and `SelectV2`.
 
 use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, Result, Shape, ensure};
 
 use crate::broadcast::{Plan, broadcast_shape};
 use crate::cells::{Cell, blank, nanoseconds_per_cell};
 use crate::gradients::{Arithmetic, set_repeated};
+use crate::lowering::{VALUES, check_same_shapes};
 use crate::split::for_each_rows;
 
 const SELECT: OpDef = OpDef::new("Select", select_shape).with_gradient(select_grad);
@@ -70,6 +71,12 @@ pub(crate) static FAMILY: Family = Family {
             create: select_v2,
             ..KernelSpec::CPU
         },
+        KernelSpec::lowering("Select", lower_select).for_dtypes(&[("T", VALUES)]),
+        KernelSpec::lowering("SelectV2", |l| {
+            let (condition, t, e) = (l.input(0)?, l.input(1)?, l.input(2)?);
+            l.set(0, condition.select(&t, &e))
+        })
+        .for_dtypes(&[("T", VALUES)]),
     ],
 };
 
@@ -98,6 +105,28 @@ fn select_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let branches = shape::broadcast_shapes(c.input(1), c.input(2))?;
     c.set_output(0, shape::broadcast_shapes(c.input(0), &branches)?);
     Ok(())
+}
+
+fn lower_select(l: &mut Lowering<'_>) -> Result<()> {
+    check_same_shapes(l, 1)?;
+    let (mut condition, t, e) = (l.input(0)?, l.input(1)?, l.input(2)?);
+    let by_row = condition.rank() == 1 && t.rank() != 1;
+    ensure!(
+        condition.rank() == 0
+            || if by_row {
+                t.dims().first() == condition.dims().first()
+            } else {
+                t.dims() == condition.dims()
+            },
+        InvalidArgument,
+        "condition {:?} must be a scalar, have the shape {:?} of t, or one element for each of its rows",
+        condition.dims(),
+        t.dims()
+    );
+    if by_row {
+        condition = condition.broadcast_in(t.dims(), &[0]);
+    }
+    l.set(0, condition.select(&t, &e))
 }
 
 fn select(init: &KernelInit<'_>) -> Result<AnyKernel> {

@@ -3,10 +3,12 @@
 use half::{bf16, f16};
 use num_traits::Float;
 use thalweg_graph::{GradientContext, OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_hlo::Value;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Result, ensure};
 
 use crate::gradients::Arithmetic;
+use crate::lowering::{set_narrow, wide};
 use crate::map::{narrowed, widened};
 use crate::math::fold::{Fold, Maximum};
 use crate::math::real::Real;
@@ -19,6 +21,12 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[
         cpu_kernel!("Softmax", "T" in [f32, f64, f16, bf16] => softmax),
         cpu_kernel!("LogSoftmax", "T" in [f32, f64, f16, bf16] => log_softmax),
+        KernelSpec::lowering("Softmax", |l| {
+            lower_by_rows(l, |exponentials, sum, _| exponentials / sum)
+        }),
+        KernelSpec::lowering("LogSoftmax", |l| {
+            lower_by_rows(l, |_, sum, centred| centred - sum.log())
+        }),
     ],
 };
 
@@ -50,6 +58,43 @@ fn rank_at_least_one(c: &mut ShapeContext<'_>) -> Result<()> {
     let shape = c.with_rank_at_least(0, "logits", 1)?.clone();
     c.set_output(0, shape);
     Ok(())
+}
+
+/// The logits of each row less their maximum, their exponentials, and the sums of these.
+pub(crate) struct Exponentials {
+    pub(crate) centred: Value,
+    pub(crate) exponentials: Value,
+    pub(crate) sum: Value,
+}
+
+impl Exponentials {
+    /// Of logits with classes in the last dimension; there is one.
+    pub(crate) fn of(logits: &Value) -> Exponentials {
+        let (dims, last) = (logits.dims(), [logits.rank() - 1]);
+        let centred = logits - logits.max_of(&last).keep_dims(dims, &last);
+        let exponentials = centred.exp();
+        let sum = exponentials.sum(&last).keep_dims(dims, &last);
+        Exponentials { centred, exponentials, sum }
+    }
+}
+
+/// Lowers a function of the exponentials, their sum and the centred logits of each row.
+fn lower_by_rows(
+    l: &mut Lowering<'_>,
+    f: impl FnOnce(&Value, &Value, &Value) -> Value,
+) -> Result<()> {
+    let logits = l.input(0)?;
+    ensure!(
+        logits.rank() >= 1,
+        InvalidArgument,
+        "logits must have >= 1 dimension, got {:?}",
+        logits.dims()
+    );
+    if logits.num_elements() == 0 {
+        return l.set(0, logits);
+    }
+    let rows = Exponentials::of(&wide(&logits));
+    set_narrow(l, 0, &f(&rows.exponentials, &rows.sum, &rows.centred))
 }
 
 fn softmax<T: Widen>(_: &KernelInit<'_>) -> Result<AnyKernel>

@@ -3,12 +3,14 @@
 use std::f64::consts::FRAC_2_SQRT_PI;
 
 use thalweg_graph::{GradientContext, OpDef, Output, shape};
+use thalweg_hlo::{Comparison, Value};
 use thalweg_kernel::{Family, KernelSpec};
 use thalweg_tensor::{Complex32, Complex64, DType, Result, bf16, f16};
 
 use crate::elementwise::{Binary, binary_same_size, unary};
 use crate::functions::*;
 use crate::gradients::{Arithmetic, chain_input, chain_output, conj};
+use crate::lowering::{self, wide_pairs, wide_unary};
 use crate::math::simd::Level;
 use crate::number::Number;
 
@@ -145,8 +147,71 @@ pub(crate) static FAMILY: Family = Family {
         gradient!("RsqrtGrad", RsqrtGrad),
         gradient!("ReciprocalGrad", ReciprocalGrad),
         gradient!("InvGrad", ReciprocalGrad),
+        KernelSpec::lowering("Abs", |l| wide_unary(l, Value::abs)),
+        KernelSpec::lowering("Neg", |l| wide_unary(l, Value::negate)),
+        KernelSpec::lowering("Sign", |l| wide_unary(l, Value::sign)),
+        KernelSpec::lowering("Square", |l| wide_unary(l, Value::square)),
+        KernelSpec::lowering("Sqrt", |l| wide_unary(l, Value::sqrt)),
+        KernelSpec::lowering("Rsqrt", |l| wide_unary(l, Value::rsqrt)),
+        KernelSpec::lowering("Reciprocal", |l| wide_unary(l, Value::reciprocal)),
+        KernelSpec::lowering("Inv", |l| wide_unary(l, Value::reciprocal)),
+        KernelSpec::lowering("Exp", |l| wide_unary(l, Value::exp)),
+        KernelSpec::lowering("Expm1", |l| wide_unary(l, Value::exp_minus_one)),
+        KernelSpec::lowering("Log", |l| wide_unary(l, Value::log)),
+        KernelSpec::lowering("Log1p", |l| wide_unary(l, Value::log_plus_one)),
+        KernelSpec::lowering("Sin", |l| wide_unary(l, Value::sine)),
+        KernelSpec::lowering("Cos", |l| wide_unary(l, Value::cosine)),
+        KernelSpec::lowering("Tan", |l| wide_unary(l, Value::tan)),
+        KernelSpec::lowering("Asin", |l| wide_unary(l, lowering::asin)),
+        KernelSpec::lowering("Acos", |l| wide_unary(l, lowering::acos)),
+        KernelSpec::lowering("Atan", |l| wide_unary(l, lowering::atan)),
+        KernelSpec::lowering("Sinh", |l| wide_unary(l, lowering::sinh)),
+        KernelSpec::lowering("Cosh", |l| wide_unary(l, lowering::cosh)),
+        KernelSpec::lowering("Tanh", |l| wide_unary(l, Value::tanh)),
+        KernelSpec::lowering("Asinh", |l| wide_unary(l, lowering::asinh)),
+        KernelSpec::lowering("Acosh", |l| wide_unary(l, lowering::acosh)),
+        KernelSpec::lowering("Atanh", |l| wide_unary(l, lowering::atanh)),
+        KernelSpec::lowering("Sigmoid", |l| wide_unary(l, Value::logistic)),
+        KernelSpec::lowering("Floor", |l| wide_unary(l, Value::floor)),
+        KernelSpec::lowering("Ceil", |l| wide_unary(l, Value::ceil)),
+        KernelSpec::lowering("Rint", |l| wide_unary(l, Value::round_half_even)),
+        KernelSpec::lowering("Round", |l| wide_unary(l, round)),
+        KernelSpec::lowering("IsNan", |l| wide_unary(l, Value::is_nan)),
+        KernelSpec::lowering("IsInf", |l| wide_unary(l, is_infinite)),
+        KernelSpec::lowering("IsFinite", |l| wide_unary(l, Value::is_finite)),
+        KernelSpec::lowering("LogicalNot", |l| wide_unary(l, Value::not)),
+        KernelSpec::lowering("Conj", |l| wide_unary(l, Value::conjugate)),
+        KernelSpec::lowering("Real", |l| wide_unary(l, Value::real)),
+        KernelSpec::lowering("Imag", |l| wide_unary(l, Value::imaginary)),
+        KernelSpec::lowering("Angle", |l| wide_unary(l, |x| x.imaginary().atan2(&x.real()))),
+        KernelSpec::lowering("ComplexAbs", |l| wide_unary(l, Value::abs)),
+        KernelSpec::lowering("TanhGrad", |l| {
+            wide_pairs(l, |y, dy| dy * (y.ones_like() - y.square()))
+        }),
+        KernelSpec::lowering("SigmoidGrad", |l| {
+            wide_pairs(l, |y, dy| dy * y * (y.ones_like() - y))
+        }),
+        KernelSpec::lowering("SqrtGrad", |l| wide_pairs(l, |y, dy| dy * 0.5 / y.conjugate())),
+        KernelSpec::lowering("RsqrtGrad", |l| {
+            wide_pairs(l, |y, dy| dy * -0.5 * (y.square() * y).conjugate())
+        }),
+        KernelSpec::lowering("ReciprocalGrad", |l| {
+            wide_pairs(l, |y, dy| dy.negate() * y.square().conjugate())
+        }),
+        KernelSpec::lowering("InvGrad", |l| {
+            wide_pairs(l, |y, dy| dy.negate() * y.square().conjugate())
+        }),
     ],
 };
+
+/// To the nearest integer; integers to 0, as in TensorFlow.
+fn round(x: &Value) -> Value {
+    if x.dtype().is_integer() { x.zeros_like() } else { x.round_half_even() }
+}
+
+fn is_infinite(x: &Value) -> Value {
+    x.abs().compare(Comparison::Equal, &x.highest_like())
+}
 
 /// The op is linear, so the gradient is the op applied to the adjoint.
 fn through(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
