@@ -147,9 +147,9 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec::lowering("Mod", |l| wide_binary(l, Value::remainder)),
         KernelSpec::lowering("FloorMod", |l| wide_binary(l, lowering::floored_remainder)),
         KernelSpec::lowering("TruncateMod", |l| wide_binary(l, Value::remainder)),
-        KernelSpec::lowering("Pow", |l| wide_binary(l, Value::power)),
-        KernelSpec::lowering("Maximum", |l| wide_binary(l, Value::maximum)),
-        KernelSpec::lowering("Minimum", |l| wide_binary(l, Value::minimum)),
+        KernelSpec::lowering("Pow", |l| wide_binary(l, power)),
+        KernelSpec::lowering("Maximum", |l| wide_binary(l, lowering::maximum)),
+        KernelSpec::lowering("Minimum", |l| wide_binary(l, lowering::minimum)),
         KernelSpec::lowering("SquaredDifference", |l| wide_binary(l, squared_difference)),
         KernelSpec::lowering("Atan2", |l| wide_binary(l, Value::atan2)),
         KernelSpec::lowering("Xdivy", |l| wide_binary(l, |x, y| is_zero(x).select(x, &(x / y)))),
@@ -163,6 +163,14 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec::lowering("Complex", |l| wide_binary(l, Value::complex)),
     ],
 };
+
+/// Everything to the power of 0 is 1, also NaN.
+fn power(x: &Value, y: &Value) -> Value {
+    match x.dtype().is_complex() || x.dtype().is_integer() {
+        true => x.power(y),
+        false => is_zero(y).select(&x.ones_like(), &x.power(y)),
+    }
+}
 
 /// |x - y|².
 fn squared_difference(x: &Value, y: &Value) -> Value {

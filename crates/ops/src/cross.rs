@@ -6,7 +6,7 @@ use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Element, Result, ensure};
 
-use crate::lowering::check_same_shapes;
+use crate::lowering::{check_same_shapes, rounded_as, set_narrow, wide};
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
@@ -42,7 +42,8 @@ fn cross_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 
 fn lower_cross(l: &mut Lowering<'_>) -> Result<()> {
     check_same_shapes(l, 0)?;
-    let (a, b) = (l.input(0)?, l.input(1)?);
+    let dtype = l.input(0)?.dtype();
+    let (a, b) = (wide(&l.input(0)?), wide(&l.input(1)?));
     ensure!(
         a.dims().last() == Some(&3),
         FailedPrecondition,
@@ -51,9 +52,10 @@ fn lower_cross(l: &mut Lowering<'_>) -> Result<()> {
     );
     let last = a.rank() - 1;
     let at = |x: &Value, i: usize| x.slice_dim(last, i % 3, i % 3 + 1);
-    let [x, y, z] =
-        [0, 1, 2].map(|i| at(&a, i + 1) * at(&b, i + 2) - at(&a, i + 2) * at(&b, i + 1));
-    l.set(0, x.concatenate(&[y, z], last))
+    // As the CPU kernel does: each product is rounded.
+    let product = |i: usize, j: usize| rounded_as(&(at(&a, i) * at(&b, j)), dtype);
+    let [x, y, z] = [0, 1, 2].map(|i| product(i + 1, i + 2) - product(i + 2, i + 1));
+    set_narrow(l, 0, &x.concatenate(&[y, z], last))
 }
 
 /// Element types of determinants.

@@ -3,10 +3,12 @@
 use half::{bf16, f16};
 use num_complex::Complex;
 use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
-use thalweg_tensor::{DType, Result, bail};
+use thalweg_hlo::{Comparison, Value};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
+use thalweg_tensor::{DType, Result, bail, ensure};
 
 use crate::gradients::Arithmetic;
+use crate::lowering::{set_narrow, wide};
 use crate::map::{narrowed, widened};
 use crate::math::fold::{Fold, Product, Sum};
 use crate::math::vectorized::vectorized;
@@ -22,6 +24,14 @@ pub(crate) static FAMILY: Family = Family {
             Complex<f32>, Complex<f64>] => cumprod; host_inputs: &["axis"]),
         cpu_kernel!("CumulativeLogsumexp", "T" in [f32, f64, f16, bf16] => cumulative_logsumexp;
             host_inputs: &["axis"]),
+        KernelSpec::lowering("Cumsum", |l| lower_scan(l, 0.0, Value::plus))
+            .with_host_inputs(&["axis"]),
+        KernelSpec::lowering("Cumprod", |l| lower_scan(l, 1.0, Value::times))
+            .with_host_inputs(&["axis"]),
+        KernelSpec::lowering("CumulativeLogsumexp", |l| {
+            lower_scan(l, f64::NEG_INFINITY, log_sum_exp)
+        })
+        .with_host_inputs(&["axis"]),
     ],
 };
 
@@ -110,6 +120,42 @@ macro_rules! log_sum_exp {
 }
 
 log_sum_exp!(f32, f64);
+
+/// `ln(e^a + e^b)`.
+fn log_sum_exp(a: &Value, b: &Value) -> Value {
+    let high = a.maximum(b);
+    let sum = &high + (a.minimum(b) - &high).exp().log_plus_one();
+    // The difference of two infinities would be NaN.
+    high.compare(Comparison::Equal, &high.lowest_like()).select(&high, &sum)
+}
+
+/// A scan in as many steps as the length has binary digits: after step `n`, an element contains the
+/// 2^n elements that end with it.
+fn lower_scan(l: &mut Lowering<'_>, start: f64, merge: fn(&Value, &Value) -> Value) -> Result<()> {
+    let mut x = wide(&l.input(0)?);
+    ensure!(l.host(1)?.rank() == 0, InvalidArgument, "ScanOp: axis must be a scalar");
+    let axis = checked_axis(l.int(1)?, x.rank())?;
+    let (exclusive, reverse) = (l.attrs().bool("exclusive")?, l.attrs().bool("reverse")?);
+    let count = x.dims()[axis];
+    let shifted = |x: &Value, by: usize| {
+        let zeros = vec![0i64; x.rank()];
+        let (mut low, mut high) = (zeros.clone(), zeros.clone());
+        (low[axis], high[axis]) = (by as i64, -(by as i64));
+        if reverse {
+            std::mem::swap(&mut low, &mut high);
+        }
+        x.pad(&x.scalar_like(start), &low, &high, &zeros)
+    };
+    if exclusive && count > 0 {
+        x = shifted(&x, 1);
+    }
+    let mut by = 1;
+    while by < count {
+        x = merge(&shifted(&x, by), &x);
+        by *= 2;
+    }
+    set_narrow(l, 0, &x)
+}
 
 fn cumsum<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel>
 where

@@ -32,6 +32,16 @@ pub(crate) fn wide(x: &Value) -> Value {
     }
 }
 
+/// Single precision rounded to the precision of a 16-bit float, which XLA would keep between two
+/// conversions.
+pub(crate) fn rounded_as(x: &Value, dtype: DType) -> Value {
+    match dtype {
+        DType::Half => x.reduce_precision(5, 10),
+        DType::BFloat16 => x.reduce_precision(8, 7),
+        _ => x.clone(),
+    }
+}
+
 /// Sets output `i`, rounded to its dtype.
 pub(crate) fn set_narrow(l: &mut Lowering<'_>, i: usize, value: &Value) -> Result<()> {
     l.set(i, value.convert(l.output_dtype(i)))
@@ -208,7 +218,8 @@ pub(crate) fn acosh(x: &Value) -> Value {
     let rest = x - 1.0;
     let near = (&rest + (&rest * (&rest + 2.0)).sqrt()).log_plus_one();
     let far = x.log() + std::f64::consts::LN_2;
-    x.compare_to(Comparison::Greater, 1e9).select(&far, &near)
+    let result = x.compare_to(Comparison::Greater, 1e9).select(&far, &near);
+    x.compare_to(Comparison::Less, 1.0).select(&x.full_like(f64::NAN), &result)
 }
 
 /// Inverse hyperbolic tangent; of complex numbers after Kahan.
@@ -222,6 +233,24 @@ pub(crate) fn atanh(x: &Value) -> Value {
         return with_sign_of(&radius, &re).complex(&angle);
     }
     (x.log_plus_one() - x.negate().log_plus_one()) * 0.5
+}
+
+/// The greater one, NaN if one is: XLA's own operation may lose a NaN on a CPU.
+pub(crate) fn maximum(x: &Value, y: &Value) -> Value {
+    extreme(x, y, Comparison::Greater)
+}
+
+/// The lesser one, NaN if one is.
+pub(crate) fn minimum(x: &Value, y: &Value) -> Value {
+    extreme(x, y, Comparison::Less)
+}
+
+fn extreme(x: &Value, y: &Value, comparison: Comparison) -> Value {
+    let takes_x = x.compare(comparison, y);
+    match x.dtype().is_integer() {
+        true => takes_x.select(x, y),
+        false => takes_x.or(&x.is_nan()).select(x, y),
+    }
 }
 
 /// The quotient rounded towards zero.

@@ -1,10 +1,12 @@
 //! Local response normalization across channels.
 
 use half::{bf16, f16};
-use thalweg_graph::{GradientContext, OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelInit};
+use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext};
+use thalweg_hlo::{Reduction, Value, Window};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Element, Result, ensure};
 
+use crate::lowering::{check_same_shapes, set_narrow, wide};
 use crate::map::{narrowed, wide_view};
 use crate::math::widen::Widen;
 use crate::split::for_each_rows;
@@ -14,6 +16,8 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[
         cpu_kernel!("LRN", "T" in [f32, f16, bf16] => lrn),
         cpu_kernel!("LRNGrad", "T" in [f32, f16, bf16] => lrn_grad),
+        KernelSpec::lowering("LRN", lower_lrn),
+        KernelSpec::lowering("LRNGrad", lower_lrn_grad),
     ],
 };
 
@@ -39,8 +43,7 @@ struct Settings {
 }
 
 impl Settings {
-    fn new(init: &KernelInit<'_>) -> Result<Settings> {
-        let attrs = init.attrs();
+    fn new(attrs: NodeAttrs<'_>) -> Result<Settings> {
         let radius = attrs.int("depth_radius")?;
         ensure!(
             (0..=i64::from(i32::MAX)).contains(&radius),
@@ -70,8 +73,56 @@ impl Settings {
     }
 }
 
+/// The sums over the channels within the radius of each channel.
+fn lowered_window(x: &Value, settings: &Settings) -> Value {
+    let radius = settings.radius.min(x.dims()[3]);
+    let window = Window {
+        size: vec![1, 1, 1, 2 * radius + 1],
+        strides: vec![1; 4],
+        dilations: vec![1; 4],
+        padding: vec![(0, 0), (0, 0), (0, 0), (radius as i64, radius as i64)],
+    };
+    x.reduce_window(Reduction::Sum, &window)
+}
+
+/// The base of the divisor, and its power.
+fn lowered_norm(x: &Value, settings: &Settings) -> (Value, Value) {
+    let sums = lowered_window(&x.square(), settings);
+    let norm = sums * f64::from(settings.alpha) + f64::from(settings.bias);
+    let power = norm.power(&norm.scalar_like(-f64::from(settings.beta)));
+    (norm, power)
+}
+
+fn images_of(l: &Lowering<'_>, i: usize) -> Result<Value> {
+    check_same_shapes(l, 0)?;
+    let x = wide(&l.input(i)?);
+    ensure!(x.rank() == 4, InvalidArgument, "in must be 4-dimensional, got shape {:?}", x.dims());
+    Ok(x)
+}
+
+fn lower_lrn(l: &mut Lowering<'_>) -> Result<()> {
+    let (settings, x) = (Settings::new(l.attrs())?, images_of(l, 0)?);
+    if x.num_elements() == 0 {
+        return set_narrow(l, 0, &x);
+    }
+    let (_, power) = lowered_norm(&x, &settings);
+    set_narrow(l, 0, &(x * power))
+}
+
+fn lower_lrn_grad(l: &mut Lowering<'_>) -> Result<()> {
+    let settings = Settings::new(l.attrs())?;
+    let (grads, x, y) = (images_of(l, 0)?, images_of(l, 1)?, images_of(l, 2)?);
+    if x.num_elements() == 0 {
+        return set_narrow(l, 0, &x);
+    }
+    let (norm, power) = lowered_norm(&x, &settings);
+    let factor = -2.0 * f64::from(settings.alpha) * f64::from(settings.beta);
+    let slopes = lowered_window(&(y * factor / norm * &grads), &settings);
+    set_narrow(l, 0, &(grads * power + slopes * x))
+}
+
 fn lrn<T: Widen<Wide = f32>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let settings = Settings::new(init)?;
+    let settings = Settings::new(init.attrs())?;
     AnyKernel::new(move |ctx| {
         let shape = ctx.input(0)?.shape().clone();
         ensure!(shape.rank() == 4, InvalidArgument, "in must be 4-dimensional, got shape {shape}");
@@ -93,7 +144,7 @@ fn lrn<T: Widen<Wide = f32>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 fn lrn_grad<T: Widen<Wide = f32>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let settings = Settings::new(init)?;
+    let settings = Settings::new(init.attrs())?;
     AnyKernel::new(move |ctx| {
         let shape = ctx.input(0)?.shape().clone();
         ensure!(shape.rank() == 4, InvalidArgument, "in must be 4-dimensional, got shape {shape}");

@@ -7,6 +7,7 @@ use thalweg_graph::{OpDef, PartialValue, ShapeContext, ValueContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, bail, ensure};
 
+use crate::lowering::wide_unary;
 use crate::map::narrowed;
 use crate::math::fold::{self, Fold, FoldLoops, Maximum, Minimum, Product, Sum, SumOfSquares};
 use crate::math::widen::Widen;
@@ -39,6 +40,7 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("EuclideanNorm", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
             u64, Complex<f32>, Complex<f64>] => euclidean_norm; host_inputs: AXES),
         cpu_kernel!("L2Loss", "T" in [f32, f64, f16, bf16] => l2_loss),
+        KernelSpec::lowering("L2Loss", |l| wide_unary(l, |x| x.flatten().square().sum(&[0]) * 0.5)),
         KernelSpec { op: "All", host_inputs: AXES, create: minimum::<bool>, ..KernelSpec::CPU },
         KernelSpec { op: "Any", host_inputs: AXES, create: maximum::<bool>, ..KernelSpec::CPU },
     ],

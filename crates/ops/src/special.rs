@@ -3,14 +3,16 @@
 //! All are computed in double precision and rounded to the tensor's dtype.
 
 use thalweg_graph::{OpDef, ShapeContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelInit};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Element, PartialShape, Result, Tensor, ensure, f16};
 
+use crate::bessel_lowering;
 use crate::elementwise::{Binary, Unary, binary, unary};
 use crate::gradients::chain_input;
 use crate::math::simd::Level;
 use crate::math::{bessel, float, gamma, special};
 use crate::special_gradients::*;
+use crate::special_lowering::{self as lowered, in_double, pair_in_double};
 use crate::split::for_each_rows;
 
 /// Kernels for single and double precision.
@@ -87,6 +89,25 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("Polygamma", "T" in [f32, f64] => binary::<Polygamma>),
         cpu_kernel!("Zeta", "T" in [f32, f64] => binary::<Zeta>),
         cpu_kernel!("Betainc", "T" in [f32, f64] => betainc),
+        KernelSpec::lowering("Erfinv", |l| in_double(l, lowered::erfinv)),
+        KernelSpec::lowering("Ndtri", |l| in_double(l, lowered::ndtri)),
+        KernelSpec::lowering("Lgamma", |l| in_double(l, lowered::lgamma)),
+        KernelSpec::lowering("Digamma", |l| in_double(l, lowered::digamma)),
+        KernelSpec::lowering("Dawsn", |l| in_double(l, lowered::dawson)),
+        KernelSpec::lowering("BesselI0", |l| in_double(l, bessel_lowering::i0)),
+        KernelSpec::lowering("BesselI1", |l| in_double(l, bessel_lowering::i1)),
+        KernelSpec::lowering("BesselI0e", |l| in_double(l, bessel_lowering::i0e)),
+        KernelSpec::lowering("BesselI1e", |l| in_double(l, bessel_lowering::i1e)),
+        KernelSpec::lowering("BesselJ0", |l| in_double(l, bessel_lowering::j0)),
+        KernelSpec::lowering("BesselJ1", |l| in_double(l, bessel_lowering::j1)),
+        KernelSpec::lowering("BesselK0", |l| in_double(l, bessel_lowering::k0)),
+        KernelSpec::lowering("BesselK1", |l| in_double(l, bessel_lowering::k1)),
+        KernelSpec::lowering("BesselK0e", |l| in_double(l, bessel_lowering::k0e)),
+        KernelSpec::lowering("BesselK1e", |l| in_double(l, bessel_lowering::k1e)),
+        KernelSpec::lowering("BesselY0", |l| in_double(l, bessel_lowering::y0)),
+        KernelSpec::lowering("BesselY1", |l| in_double(l, bessel_lowering::y1)),
+        KernelSpec::lowering("Polygamma", |l| pair_in_double(l, lowered::polygamma)),
+        KernelSpec::lowering("Zeta", |l| pair_in_double(l, lowered::zeta)),
     ],
 };
 

@@ -13,6 +13,7 @@ use crate::gradients::{Arithmetic, chain_input, chain_output, conj};
 use crate::lowering::{self, wide_pairs, wide_unary};
 use crate::math::simd::Level;
 use crate::number::Number;
+use crate::special_lowering::{erfc, in_double, lower_erf};
 
 const ABS: OpDef = OpDef::new("Abs", shape::unchanged)
     .with_gradient(|g| chain_input(g, |g, x| g.add("Sign", &[x])));
@@ -172,6 +173,8 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec::lowering("Acosh", |l| wide_unary(l, lowering::acosh)),
         KernelSpec::lowering("Atanh", |l| wide_unary(l, lowering::atanh)),
         KernelSpec::lowering("Sigmoid", |l| wide_unary(l, Value::logistic)),
+        KernelSpec::lowering("Erf", lower_erf),
+        KernelSpec::lowering("Erfc", |l| in_double(l, erfc)),
         KernelSpec::lowering("Floor", |l| wide_unary(l, Value::floor)),
         KernelSpec::lowering("Ceil", |l| wide_unary(l, Value::ceil)),
         KernelSpec::lowering("Rint", |l| wide_unary(l, Value::round_half_even)),

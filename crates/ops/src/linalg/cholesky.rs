@@ -3,10 +3,11 @@
 use num_complex::Complex;
 use num_traits::Float;
 use thalweg_graph::{OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelInit};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, ensure};
 
 use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, scratch};
+use super::factor_lowering::{lower_cholesky, lower_cholesky_grad};
 use super::shapes;
 use super::solve_gradients::cholesky_grad;
 use crate::math::factor::cholesky;
@@ -23,6 +24,10 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("BatchCholesky", "T" in [f32, f64] => factor),
         cpu_kernel!("CholeskyGrad", "T" in [f32, f64] => gradient),
         cpu_kernel!("BatchCholeskyGrad", "T" in [f32, f64] => gradient),
+        KernelSpec::lowering("Cholesky", lower_cholesky),
+        KernelSpec::lowering("BatchCholesky", lower_cholesky),
+        KernelSpec::lowering("CholeskyGrad", lower_cholesky_grad),
+        KernelSpec::lowering("BatchCholeskyGrad", lower_cholesky_grad),
     ],
 };
 

@@ -8,11 +8,12 @@ use half::{bf16, f16};
 use num_complex::Complex;
 use smallvec::SmallVec;
 use thalweg_graph::{OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, Shape, Tensor, ensure};
 
 use super::contract::{Term, contract};
 use super::einsum_gradient::einsum_grad;
+use super::einsum_lowering::lower_einsum;
 use super::equation::{Equation, Label, Labels, UNNAMED, count_unnamed};
 use crate::map::narrowed;
 use crate::math::fold::{self, Sum};
@@ -24,6 +25,7 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[
         cpu_kernel!("Einsum", "T" in [f32, f64, f16, bf16, i32, i64, Complex<f32>, Complex<f64>]
             => einsum),
+        KernelSpec::lowering("Einsum", lower_einsum),
     ],
 };
 

@@ -12,18 +12,19 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure};
 
 use super::fourier_gradients::{complex_grad, inverse_real_grad, real_grad};
+use super::fourier_lowering;
 use super::fourier_rows::{Rows, from_half, to_half};
 use crate::math::real::Real;
 use crate::strided::{Dim, StridedCopy, strides};
 
 /// Parameters of an op.
 #[derive(Clone, Copy, Debug)]
-struct Transform {
+pub(crate) struct Transform {
     /// Number of trailing axes; `None` if the axes are an input.
-    rank: Option<usize>,
-    is_inverse: bool,
+    pub(crate) rank: Option<usize>,
+    pub(crate) is_inverse: bool,
     /// Whether the input (or, of an inverse, the output) is real.
-    is_real: bool,
+    pub(crate) is_real: bool,
 }
 
 macro_rules! transforms {
@@ -45,7 +46,12 @@ macro_rules! transforms {
                     create(init, Transform { rank: $rank, is_inverse: $inverse, is_real: $real })
                 },
                 ..KernelSpec::CPU
-            }),+],
+            },
+            KernelSpec::lowering($name, |l| {
+                let transform = Transform { rank: $rank, is_inverse: $inverse, is_real: $real };
+                fourier_lowering::lower(l, transform)
+            })
+            .with_host_inputs(host_inputs($real, $rank))),+],
         };
     };
 }
@@ -84,7 +90,7 @@ transforms! {
 }
 
 /// Number of non-redundant frequencies of a real signal of this length.
-fn half(len: usize) -> usize {
+pub(crate) fn half(len: usize) -> usize {
     if len == 0 { 0 } else { len / 2 + 1 }
 }
 
@@ -126,7 +132,7 @@ fn infer(c: &mut ShapeContext<'_>, transform: Transform) -> Result<()> {
 }
 
 /// The axes of a tensor of this rank as non-negative distinct numbers.
-fn checked_axes(axes: &[i64], rank: usize) -> Result<SmallVec<[usize; 4]>> {
+pub(crate) fn checked_axes(axes: &[i64], rank: usize) -> Result<SmallVec<[usize; 4]>> {
     let mut found: SmallVec<[usize; 4]> = SmallVec::new();
     for &axis in axes {
         let at = if axis < 0 { axis.wrapping_add(rank as i64) } else { axis };

@@ -2,10 +2,11 @@
 
 use num_complex::Complex;
 use thalweg_graph::{OpDef, ShapeContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, Shape, ensure};
 
 use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, positions, scratch};
+use super::factor_lowering::lower_triangular_solve;
 use super::shapes::{Matrices, equal, followed};
 use super::solve_gradients::{banded_solve_grad, least_squares_grad, triangular_solve_grad};
 use crate::math::factor::scalar::{adjoint, multiply, number};
@@ -31,6 +32,8 @@ pub(crate) static FAMILY: Family = Family {
             => solve_least_squares; host_inputs: &["l2_regularizer"]),
         cpu_kernel!("BatchMatrixSolveLs", "T" in [f32, f64]
             => solve_least_squares; host_inputs: &["l2_regularizer"]),
+        KernelSpec::lowering("MatrixTriangularSolve", lower_triangular_solve),
+        KernelSpec::lowering("BatchMatrixTriangularSolve", lower_triangular_solve),
     ],
 };
 

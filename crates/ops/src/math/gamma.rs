@@ -7,7 +7,7 @@ const EPSILON: f64 = f64::EPSILON / 4.0;
 const TERMS_MAX: usize = 20_000;
 
 /// The even Bernoulli numbers B₂, B₄, ...
-const BERNOULLI: [f64; 12] = [
+pub(crate) const BERNOULLI: [f64; 12] = [
     1.0 / 6.0,
     -1.0 / 30.0,
     1.0 / 42.0,
