@@ -205,6 +205,15 @@ impl Value {
         }
     }
 
+    /// The values in the dtype in which sums and products of them are computed: float for the 16-bit
+    /// floats, else their own.
+    pub fn widened(&self) -> Value {
+        match self.dtype {
+            DType::Half | DType::BFloat16 => self.convert(DType::Float),
+            _ => self.clone(),
+        }
+    }
+
     /// The same bits in a dtype of the same size.
     pub fn bitcast(&self, dtype: DType) -> Value {
         self.bitcast_to(dtype, &self.dims)

@@ -124,6 +124,22 @@ impl<'a> Lowering<'a> {
         Ok(all[0])
     }
 
+    /// Input `i` in host memory, a vector, as a shape.
+    pub fn shape_input(&self, i: usize, name: &str) -> Result<Shape> {
+        let shape = self.host(i)?.shape();
+        ensure!(shape.rank() == 1, InvalidArgument, "{name} must be a vector, got shape {shape}");
+        Shape::from_i64(&self.ints(i)?)
+    }
+
+    /// The shape of input `i`.
+    pub fn input_shape(&self, i: usize) -> Result<Shape> {
+        match self.operand(i)? {
+            Operand::Value(value) => Shape::new(value.dims()),
+            Operand::Host(tensor) => Ok(tensor.shape().clone()),
+            Operand::Variable(_) => Shape::new(self.read_variable(i)?.dims()),
+        }
+    }
+
     /// Input `i` in host memory as axes of a tensor of this rank: counted from the end if negative,
     /// checked, without repetitions.
     pub fn axes(&self, i: usize, rank: usize) -> Result<Vec<usize>> {

@@ -5,7 +5,7 @@
 use half::{bf16, f16};
 use smallvec::SmallVec;
 use thalweg_graph::{OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 
 use crate::math::fold::{Fold, MaximumNumber, MinimumNumber, loops};
@@ -20,8 +20,27 @@ pub(crate) static FAMILY: Family = Family {
             bool] => arg_max; host_inputs: &["dimension"]),
         cpu_kernel!("ArgMin", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64,
             bool] => arg_min; host_inputs: &["dimension"]),
+        KernelSpec::lowering("ArgMax", |l| lower(l, true)).with_host_inputs(&["dimension"]),
+        KernelSpec::lowering("ArgMin", |l| lower(l, false)).with_host_inputs(&["dimension"]),
     ],
 };
+
+fn lower(l: &mut Lowering<'_>, is_max: bool) -> Result<()> {
+    let x = l.input(0)?;
+    let axis = checked_axis(l.int(1)?, x.rank())?;
+    let count = x.dims()[axis];
+    ensure!(count > 0, InvalidArgument, "Reduction axis {axis} is empty in shape {:?}", x.dims());
+    let x = match x.dtype() {
+        DType::Bool => x.convert(DType::UInt8),
+        dtype if dtype.is_floating() => {
+            let least = if is_max { x.lowest_like() } else { x.highest_like() };
+            x.is_nan().select(&least, &x)
+        }
+        _ => x,
+    };
+    let dtype = if count <= i32::MAX as usize { DType::Int32 } else { DType::Int64 };
+    l.set(0, x.arg_extreme(axis, is_max, dtype).convert(l.output_dtype(0)))
+}
 
 const ARG_MAX: OpDef = OpDef::new("ArgMax", without_dimension).without_gradient();
 

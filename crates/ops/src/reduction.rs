@@ -4,7 +4,8 @@ use half::{bf16, f16};
 use num_complex::Complex;
 use smallvec::SmallVec;
 use thalweg_graph::{OpDef, PartialValue, ShapeContext, ValueContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_hlo::{Reduction, Value};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lower, Lowering};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, bail, ensure};
 
 use crate::lowering::wide_unary;
@@ -43,8 +44,22 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec::lowering("L2Loss", |l| wide_unary(l, |x| x.flatten().square().sum(&[0]) * 0.5)),
         KernelSpec { op: "All", host_inputs: AXES, create: minimum::<bool>, ..KernelSpec::CPU },
         KernelSpec { op: "Any", host_inputs: AXES, create: maximum::<bool>, ..KernelSpec::CPU },
+        lowered("Sum", |l| lower(l, Reduction::Sum)),
+        lowered("Mean", lower_mean),
+        lowered("Prod", |l| lower(l, Reduction::Product)),
+        lowered("Max", |l| lower(l, Reduction::Maximum)),
+        lowered("Min", |l| lower(l, Reduction::Minimum)),
+        lowered("All", |l| lower(l, Reduction::And)),
+        lowered("Any", |l| lower(l, Reduction::Or)),
+        lowered("EuclideanNorm", lower_norm),
+        KernelSpec::lowering("L2Loss", lower_l2_loss),
     ],
 };
+
+/// The lowering of a reduction: the dimensions are known when it is compiled.
+const fn lowered(op: &'static str, lower: Lower) -> KernelSpec {
+    KernelSpec::lowering(op, lower).with_host_inputs(AXES)
+}
 
 const AXES: &[&str] = &["reduction_indices"];
 
@@ -209,6 +224,78 @@ fn reduction<T: Widen>(
         let output = narrowed::<T>(ctx, folded)?;
         ctx.set_output(0, output)
     })
+}
+
+/// Sets the output to `f(widened input, dimensions)`, rounded to the input's dtype.
+fn lower_by(l: &mut Lowering<'_>, f: impl FnOnce(&Value, &[usize]) -> Result<Value>) -> Result<()> {
+    let x = l.input(0)?;
+    let dims = l.axes(1, x.rank())?;
+    ensure!(
+        dims.len() == l.ints(1)?.len(),
+        InvalidArgument,
+        "Invalid reduction arguments: axes contain a dimension twice"
+    );
+    let keep_dims = l.attrs().bool("keep_dims")?;
+    let reduced = f(&x.widened(), &dims)?.convert(x.dtype());
+    l.set(0, if keep_dims { reduced.keep_dims(x.dims(), &dims) } else { reduced })
+}
+
+fn lower(l: &mut Lowering<'_>, reduction: Reduction) -> Result<()> {
+    lower_by(l, |x, dims| Ok(x.reduce(reduction, dims)))
+}
+
+fn lower_mean(l: &mut Lowering<'_>) -> Result<()> {
+    lower_by(l, |x, dims| {
+        let count: usize = dims.iter().map(|&d| x.dims()[d]).product();
+        let sum = x.sum(dims);
+        if x.dtype().is_complex() {
+            let count = count.max(1) as f64;
+            return Ok((sum.real() / count).complex(&(sum.imaginary() / count)));
+        }
+        if !x.dtype().is_integer() {
+            return Ok(sum / count as f64);
+        }
+        Ok(match truncated(count, x.dtype()) {
+            0 => sum.zeros_like(),
+            count => sum.divided_by(&sum.splat_integer(sum.dtype(), &[], count)),
+        })
+    })
+}
+
+/// A count truncated to an integer dtype.
+fn truncated(count: usize, dtype: DType) -> i128 {
+    match dtype {
+        DType::Int8 => (count as i8).into(),
+        DType::Int16 => (count as i16).into(),
+        DType::Int32 => (count as i32).into(),
+        DType::Int64 => (count as i64).into(),
+        DType::UInt8 => (count as u8).into(),
+        DType::UInt16 => (count as u16).into(),
+        DType::UInt32 => (count as u32).into(),
+        _ => count as i128,
+    }
+}
+
+/// The square root of the sum of squared absolute values; of integers, by way of double.
+fn lower_norm(l: &mut Lowering<'_>) -> Result<()> {
+    lower_by(l, |x, dims| {
+        let dtype = x.dtype();
+        Ok(match dtype {
+            _ if dtype.is_complex() => {
+                let squares = x.real().square() + x.imaginary().square();
+                let norm = squares.sum(dims).sqrt();
+                norm.complex(&norm.zeros_like())
+            }
+            _ if dtype.is_integer() => {
+                x.square().sum(dims).convert(DType::Double).sqrt().convert(dtype)
+            }
+            _ => x.square().sum(dims).sqrt(),
+        })
+    })
+}
+
+fn lower_l2_loss(l: &mut Lowering<'_>) -> Result<()> {
+    l.unary(|x| (x.widened().flatten().square().sum(&[0]) * 0.5).convert(x.dtype()))
 }
 
 /// Parameters of a reduction: the reduced dimensions, the output shape, and the number of elements
