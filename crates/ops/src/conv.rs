@@ -3,10 +3,11 @@
 use half::{bf16, f16};
 use smallvec::SmallVec;
 use thalweg_graph::{OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
-use thalweg_tensor::{Element, PartialShape, Result, Shape, Tensor, ensure};
+use thalweg_kernel::{AnyKernel, Constraint, Family, KernelContext, KernelInit, KernelSpec, Lower};
+use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, ensure};
 
 use crate::conv_gradients;
+use crate::conv_lowering;
 use crate::map::{narrowed, wide_view};
 use crate::math::widen::Widen;
 use crate::patches::Convolution;
@@ -37,8 +38,27 @@ pub(crate) static FAMILY: Family = Family {
             host_inputs: &["input_sizes"]),
         cpu_kernel!("Conv3DBackpropFilterV2", "T" in [f32, f64, f16, bf16] => backward_filter;
             host_inputs: &["filter_sizes"]),
+        lowered("Conv2D", conv_lowering::forward),
+        lowered("Conv2DBackpropInput", conv_lowering::to_images).with_host_inputs(&["input_sizes"]),
+        lowered("Conv2DBackpropFilter", conv_lowering::to_filter)
+            .with_host_inputs(&["filter_sizes"]),
+        lowered("Conv3D", conv_lowering::forward),
+        lowered("Conv3DBackpropInput", conv_lowering::to_images),
+        lowered("Conv3DBackpropFilter", conv_lowering::to_filter),
+        lowered("Conv3DBackpropInputV2", conv_lowering::to_images)
+            .with_host_inputs(&["input_sizes"]),
+        lowered("Conv3DBackpropFilterV2", conv_lowering::to_filter)
+            .with_host_inputs(&["filter_sizes"]),
     ],
 };
+
+/// The lowering of a convolution of floats: few accelerators convolve integers.
+const fn lowered(op: &'static str, lower: Lower) -> KernelSpec {
+    KernelSpec::lowering(op, lower).for_dtypes(FLOATS)
+}
+
+const FLOATS: &[Constraint] =
+    &[("T", &[DType::Float, DType::Double, DType::Half, DType::BFloat16])];
 
 const CONV_2D: OpDef = OpDef::new("Conv2D", |c| convolved_shape(c, 2));
 
@@ -189,7 +209,7 @@ where
 }
 
 /// The shape of the images; for two-dimensional images, height and width alone may be given.
-fn full_input_shape(
+pub(crate) fn full_input_shape(
     sliding: &Sliding,
     sizes: Shape,
     filter: &Shape,
@@ -225,7 +245,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use thalweg_tensor::{Code, DType};
+    use thalweg_tensor::Code;
 
     use super::*;
     use crate::testing::{Call, call};

@@ -2,10 +2,11 @@
 
 use half::{bf16, f16};
 use thalweg_graph::{OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, Tensor, ensure};
 
 use crate::conv_gradients;
+use crate::conv_lowering;
 use crate::map::{narrowed, wide_view};
 use crate::math::real::Real;
 use crate::math::simd::Level;
@@ -27,6 +28,17 @@ pub(crate) static FAMILY: Family = Family {
             => backward_images; host_inputs: &["input_sizes"]),
         cpu_kernel!("DepthwiseConv2dNativeBackpropFilter", "T" in [f32, f64, f16, bf16]
             => backward_filter; host_inputs: &["filter_sizes"]),
+        KernelSpec::lowering("DepthwiseConv2dNative", conv_lowering::depthwise),
+        KernelSpec::lowering(
+            "DepthwiseConv2dNativeBackpropInput",
+            conv_lowering::depthwise_to_images,
+        )
+        .with_host_inputs(&["input_sizes"]),
+        KernelSpec::lowering(
+            "DepthwiseConv2dNativeBackpropFilter",
+            conv_lowering::depthwise_to_filter,
+        )
+        .with_host_inputs(&["filter_sizes"]),
     ],
 };
 
@@ -65,17 +77,17 @@ fn shape_in(c: &mut ShapeContext<'_>, i: usize) -> Result<()> {
 
 /// A depthwise convolution of a batch of images in NHWC.
 #[derive(Clone, Copy, Debug)]
-struct Depthwise {
-    sliding: Sliding,
-    batch: usize,
-    grid: Grid,
-    channels: usize,
+pub(crate) struct Depthwise {
+    pub(crate) sliding: Sliding,
+    pub(crate) batch: usize,
+    pub(crate) grid: Grid,
+    pub(crate) channels: usize,
     /// Filters per channel (`channel_multiplier`).
     multiplier: usize,
 }
 
 impl Depthwise {
-    fn new(sliding: &Sliding, images: &Shape, filter: &Shape) -> Result<Depthwise> {
+    pub(crate) fn new(sliding: &Sliding, images: &Shape, filter: &Shape) -> Result<Depthwise> {
         for (shape, name) in [(images, "input"), (filter, "filter")] {
             ensure!(shape.rank() == 4, InvalidArgument, "{name} must be 4-dimensional: {shape}");
         }
@@ -96,7 +108,7 @@ impl Depthwise {
         Ok(Depthwise { sliding: *sliding, batch, grid: Grid { axes }, channels, multiplier })
     }
 
-    fn outs(&self) -> usize {
+    pub(crate) fn outs(&self) -> usize {
         self.channels * self.multiplier
     }
 

@@ -48,6 +48,7 @@ mod concat;
 mod concat_gradients;
 mod conv;
 mod conv_gradients;
+mod conv_lowering;
 mod cross_entropy;
 mod cumulative;
 mod debug;

@@ -50,6 +50,23 @@ impl Axis {
         (first..end, (start + first * self.dilation).saturating_sub(self.before))
     }
 
+    /// The distance from a window's first cell to the end of its last one.
+    pub(crate) fn reach(&self) -> usize {
+        (self.window - 1) * self.dilation + 1
+    }
+
+    /// The distance from the first cell of the first window to that of the last, plus 1: the size of
+    /// the output with its elements a stride apart.
+    pub(crate) fn spread(&self) -> usize {
+        self.output.saturating_sub(1) * self.stride + 1
+    }
+
+    /// Padding before and after the image, as far as windows reach.
+    pub(crate) fn padding(&self) -> (i64, i64) {
+        let end = self.spread() + self.reach() - 1;
+        (self.before as i64, end.saturating_sub(self.input + self.before) as i64)
+    }
+
     /// The windows that are entirely inside the image.
     pub(crate) fn inside(&self) -> Range<usize> {
         let first = self.before.div_ceil(self.stride);
@@ -116,6 +133,11 @@ impl Format {
 
     fn first_spatial_dim(self) -> usize {
         if self.channels_first { 2 } else { 1 }
+    }
+
+    /// Positions of the spatial dimensions.
+    pub(crate) fn spatial_dims(self) -> Range<usize> {
+        self.first_spatial_dim()..self.first_spatial_dim() + self.spatial
     }
 
     /// The spatial entries of a list with one entry per dimension; `filler` for missing dimensions.
