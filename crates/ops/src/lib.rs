@@ -69,6 +69,7 @@ mod partition;
 mod patches;
 mod pool;
 mod pool_grad;
+mod pool_lowering;
 mod product;
 mod random;
 mod reduce;

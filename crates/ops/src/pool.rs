@@ -3,13 +3,14 @@
 use half::{bf16, f16};
 use smallvec::SmallVec;
 use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, Tensor, ensure};
 
 use crate::map::{narrowed, wide_view};
 use crate::math::fold::{Fold, MaximumNumber, Mean, fold_windows, loops};
 use crate::math::real::Real;
 use crate::math::widen::Widen;
+use crate::pool_lowering;
 use crate::split::for_each_rows;
 use crate::window::{Format, Grid, Padding, Sizes, Sliding};
 
@@ -35,6 +36,16 @@ pub(crate) static FAMILY: Family = Family {
             host_inputs: &["orig_input_shape"]),
         cpu_kernel!("AvgPool3DGrad", "T" in [f32, f64, f16, bf16] => avg_pool_grad;
             host_inputs: &["orig_input_shape"]),
+        KernelSpec::lowering("MaxPool", pool_lowering::max_pool),
+        KernelSpec::lowering("MaxPoolV2", pool_lowering::max_pool)
+            .with_host_inputs(&["ksize", "strides"]),
+        KernelSpec::lowering("MaxPool3D", pool_lowering::max_pool),
+        KernelSpec::lowering("AvgPool", pool_lowering::avg_pool),
+        KernelSpec::lowering("AvgPool3D", pool_lowering::avg_pool),
+        KernelSpec::lowering("AvgPoolGrad", pool_lowering::avg_pool_grad)
+            .with_host_inputs(&["orig_input_shape"]),
+        KernelSpec::lowering("AvgPool3DGrad", pool_lowering::avg_pool_grad)
+            .with_host_inputs(&["orig_input_shape"]),
     ],
 };
 

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, Result, Shape, Tensor, bail, ensure};
 
 use crate::argmax::improve;
@@ -11,6 +11,7 @@ use crate::map::{narrowed, wide_view};
 use crate::math::fold::{Fold, MaximumNumber, Sum};
 use crate::math::widen::Widen;
 use crate::pool::{Images, Pooling, Source, inferred};
+use crate::pool_lowering;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
@@ -42,6 +43,20 @@ pub(crate) static FAMILY: Family = Family {
             u16, u32, u64] => max_pool_grad_with_argmax),
         cpu_kernel!("MaxPoolGradGradWithArgmax", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64,
             u8, u16, u32, u64] => max_pool_grad_grad_with_argmax),
+        KernelSpec::lowering("MaxPoolGrad", pool_lowering::max_pool_grad),
+        KernelSpec::lowering("MaxPoolGradV2", pool_lowering::max_pool_grad)
+            .with_host_inputs(&["ksize", "strides"]),
+        KernelSpec::lowering("MaxPoolGradGrad", pool_lowering::max_pool_grad_grad),
+        KernelSpec::lowering("MaxPoolGradGradV2", pool_lowering::max_pool_grad_grad)
+            .with_host_inputs(&["ksize", "strides"]),
+        KernelSpec::lowering("MaxPool3DGrad", pool_lowering::max_pool_3d_grad),
+        KernelSpec::lowering("MaxPool3DGradGrad", pool_lowering::max_pool_grad_grad),
+        KernelSpec::lowering("MaxPoolWithArgmax", pool_lowering::max_pool_with_argmax),
+        KernelSpec::lowering("MaxPoolGradWithArgmax", pool_lowering::max_pool_grad_with_argmax),
+        KernelSpec::lowering(
+            "MaxPoolGradGradWithArgmax",
+            pool_lowering::max_pool_grad_grad_with_argmax,
+        ),
     ],
 };
 
