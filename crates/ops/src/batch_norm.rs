@@ -2,11 +2,12 @@
 
 use half::{bf16, f16};
 use smallvec::SmallVec;
-use thalweg_graph::{OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_graph::{Node, OpDef, ShapeContext};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, ensure};
 
 use crate::batch_norm_gradients;
+use crate::batch_norm_lowering;
 use crate::map::{narrowed, wide_view, widened};
 use crate::math::fold::{Sum, SumOfSquares, loops};
 use crate::math::vectorized::vectorized;
@@ -31,6 +32,12 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("FusedBatchNormGrad", "T" in [f32] => gradient),
         cpu_kernel!("FusedBatchNormGradV2", "T" in [f32, f16, bf16] => gradient),
         cpu_kernel!("FusedBatchNormGradV3", "T" in [f32, f16, bf16] => gradient),
+        KernelSpec::lowering("FusedBatchNorm", batch_norm_lowering::normalize),
+        KernelSpec::lowering("FusedBatchNormV2", batch_norm_lowering::normalize),
+        KernelSpec::lowering("FusedBatchNormV3", batch_norm_lowering::normalize),
+        KernelSpec::lowering("FusedBatchNormGrad", batch_norm_lowering::gradient),
+        KernelSpec::lowering("FusedBatchNormGradV2", batch_norm_lowering::gradient),
+        KernelSpec::lowering("FusedBatchNormGradV3", batch_norm_lowering::gradient),
     ],
 };
 
@@ -91,22 +98,22 @@ fn gradient_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
 
 /// Attrs of a node.
 #[derive(Clone, Copy)]
-struct Settings {
-    epsilon: f32,
-    is_training: bool,
+pub(crate) struct Settings {
+    pub(crate) epsilon: f32,
+    pub(crate) is_training: bool,
     /// Weight of the new moments in the exponential moving averages.
-    factor: f32,
-    channels_first: bool,
+    pub(crate) factor: f32,
+    pub(crate) channels_first: bool,
 }
 
 impl Settings {
-    fn new(init: &KernelInit<'_>) -> Result<Settings> {
-        let attrs = init.attrs();
+    pub(crate) fn new(node: &Node) -> Result<Settings> {
+        let attrs = node.attrs();
         ensure!(
             attrs.get("U").is_none() || attrs.dtype("U")? == DType::Float,
             Unimplemented,
             "{} has no CPU kernel for moments other than float",
-            init.node.op.name
+            node.op.name
         );
         Ok(Settings {
             epsilon: attrs.float("epsilon")?,
@@ -247,7 +254,7 @@ vectorized! {
 }
 
 fn normalize<T: Widen<Wide = f32>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let settings = Settings::new(init)?;
+    let settings = Settings::new(init.node)?;
     AnyKernel::new(move |ctx| {
         let channels = Channels::new(ctx.input(0)?.shape(), settings)?;
         if settings.is_training {
@@ -324,7 +331,7 @@ fn set_outputs(ctx: &mut KernelContext<'_>, y: Tensor, moments: [Tensor; 4]) -> 
 }
 
 fn gradient<T: Widen<Wide = f32>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let settings = Settings::new(init)?;
+    let settings = Settings::new(init.node)?;
     AnyKernel::new(move |ctx| {
         let (dy, x) = (ctx.input(0)?.shape(), ctx.input(1)?.shape());
         ensure!(

@@ -33,6 +33,7 @@ mod array_sources;
 mod batch_norm;
 mod batch_norm_gradients;
 mod bessel_lowering;
+mod batch_norm_lowering;
 mod bias;
 mod binary;
 mod bitcast;
