@@ -89,6 +89,15 @@ impl<'a> Lowering<'a> {
         (first..self.num_inputs()).map(|i| self.input(i)).collect()
     }
 
+    /// Dimensions of input `i`.
+    pub fn input_dims(&self, i: usize) -> Result<Vec<usize>> {
+        Ok(match self.operand(i)? {
+            Operand::Value(value) => value.dims().to_vec(),
+            Operand::Host(tensor) => tensor.shape().to_vec(),
+            Operand::Variable(_) => self.read_variable(i)?.dims().to_vec(),
+        })
+    }
+
     /// Input `i`, which the kernel's `host_inputs` names, as a tensor in host memory.
     pub fn host(&self, i: usize) -> Result<&'a Tensor> {
         match self.operand(i)? {
@@ -101,16 +110,18 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Input `i` in host memory as integers: a scalar or vector of int32 or int64.
+    /// Input `i` in host memory as integers, in order.
     pub fn ints(&self, i: usize) -> Result<Vec<i64>> {
         let tensor = self.host(i)?;
         Ok(match tensor.dtype() {
+            DType::Int8 => tensor.as_slice::<i8>()?.iter().map(|&x| x.into()).collect(),
+            DType::Int16 => tensor.as_slice::<i16>()?.iter().map(|&x| x.into()).collect(),
             DType::Int32 => tensor.as_slice::<i32>()?.iter().map(|&x| x.into()).collect(),
             DType::Int64 => tensor.as_slice::<i64>()?.to_vec(),
             other => {
                 return Err(err!(
                     InvalidArgument,
-                    "input {i} of {} must be int32 or int64, is {other}",
+                    "input {i} of {} must be integers, is {other}",
                     self.node.op.name
                 ));
             }
