@@ -2,7 +2,8 @@
 
 use thalweg_graph::shape::{self, ShapeContext};
 use thalweg_graph::{GradientContext, OpDef, PartialValue, Role, ValueContext, gradient};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_hlo::{Comparison, Value};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{
     Complex32, Complex64, DType, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure,
     err, f16,
@@ -43,8 +44,21 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("LinSpace", "T" in [f32, f64, f16, bf16] => lin_space;
             host_inputs: &["start", "stop", "num"]),
         KernelSpec { op: "Empty", host_inputs: &["shape"], create: empty, ..KernelSpec::CPU },
+        KernelSpec::lowering("PlaceholderWithDefault", |l| l.forward(0, 0)),
+        KernelSpec::lowering("Fill", lower_fill).with_host_inputs(&["dims"]),
+        KernelSpec::lowering("ZerosLike", |l| l.unary(Value::zeros_like)),
+        KernelSpec::lowering("OnesLike", |l| l.unary(Value::ones_like)),
+        KernelSpec::lowering("Range", lower_range)
+            .with_host_inputs(&["start", "limit", "delta"])
+            .for_dtypes(&[("Tidx", RANGED)]),
+        KernelSpec::lowering("LinSpace", lower_lin_space).with_host_inputs(&["num"]),
+        KernelSpec::lowering("Empty", lower_empty).with_host_inputs(&["shape"]),
     ],
 };
+
+/// Dtypes of ranges.
+const RANGED: &[DType] =
+    &[DType::Int32, DType::Int64, DType::Float, DType::Double, DType::Half, DType::BFloat16];
 
 const PLACEHOLDER: OpDef = OpDef {
     name: "Placeholder",
@@ -155,6 +169,11 @@ fn fill(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let output = filled(ctx, value, dtype, shape)?;
         ctx.set_output(0, output)
     })
+}
+
+fn lower_fill(l: &mut Lowering<'_>) -> Result<()> {
+    let (value, dims) = (l.input(1)?, l.output_dims(0)?);
+    l.set(0, value.reshape(&[]).broadcast_to(&dims))
 }
 
 /// A tensor whose elements all equal `value`.
@@ -368,6 +387,11 @@ fn range<T: Ranged>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
+fn lower_range(l: &mut Lowering<'_>) -> Result<()> {
+    let (start, delta, dims) = (l.input(0)?, l.input(2)?, l.output_dims(0)?);
+    l.set(0, start.iota(start.dtype(), &dims, 0) * delta + start)
+}
+
 const LIN_SPACE: OpDef = OpDef::new("LinSpace", lin_space_shape);
 
 fn lin_space_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -406,6 +430,21 @@ fn lin_space<T: Ranged + num_traits::Float>(_: &KernelInit<'_>) -> Result<AnyKer
         }
         ctx.set_output(0, output)
     })
+}
+
+fn lower_lin_space(l: &mut Lowering<'_>) -> Result<()> {
+    let (start, stop, num) = (l.input(0)?, l.input(1)?, positive(l.int(2)?)?);
+    let positions = start.iota(DType::Int64, &[num], 0);
+    let steps = start.scalar_like((num.max(2) - 1) as f64);
+    let step = (&stop - &start) / steps;
+    let line = positions.convert(start.dtype()) * step + &start;
+    let is_last = positions.compare_to(Comparison::Equal, (num.max(2) - 1) as f64);
+    l.set(0, is_last.select(&stop, &line))
+}
+
+fn lower_empty(l: &mut Lowering<'_>) -> Result<()> {
+    let zero = l.program().scalar(l.output_dtype(0), 0.0);
+    l.set(0, zero.broadcast_to(&l.output_dims(0)?))
 }
 
 /// Zeroed even if `init` is false: recycled memory must not be disclosed.

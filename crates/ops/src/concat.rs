@@ -7,9 +7,9 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::cells::blank;
-use crate::concat_gradients;
 use crate::reshape::ints_output;
 use crate::strided::{Dim, StridedCopy};
+use crate::{concat_gradients, concat_lowering as lowering};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -39,13 +39,22 @@ pub(crate) static FAMILY: Family = Family {
             create: split_v,
             ..KernelSpec::CPU
         },
+        KernelSpec::lowering("Concat", lowering::concat).with_host_inputs(&["concat_dim"]),
+        KernelSpec::lowering("ConcatV2", lowering::concat).with_host_inputs(&["axis"]),
+        KernelSpec::lowering("ConcatOffset", lowering::concat_offset)
+            .with_host_inputs(&["concat_dim", "shape"]),
+        KernelSpec::lowering("Pack", lowering::pack),
+        KernelSpec::lowering("Unpack", lowering::unpack),
+        KernelSpec::lowering("Split", lowering::split).with_host_inputs(&["split_dim"]),
+        KernelSpec::lowering("SplitV", lowering::split_v)
+            .with_host_inputs(&["size_splits", "split_dim"]),
     ],
 };
 
 type Dims = SmallVec<[Option<usize>; 4]>;
 
 /// The non-negative form of `axis` for a tensor of this rank.
-fn checked_axis(axis: i64, rank: usize) -> Option<usize> {
+pub(crate) fn checked_axis(axis: i64, rank: usize) -> Option<usize> {
     let from_end = if axis < 0 { axis.wrapping_add(rank as i64) } else { axis };
     usize::try_from(from_end).ok().filter(|&a| a < rank)
 }
@@ -92,7 +101,7 @@ fn concat_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-fn axis_out_of_range(axis: i64, rank: usize) -> thalweg_tensor::Error {
+pub(crate) fn axis_out_of_range(axis: i64, rank: usize) -> thalweg_tensor::Error {
     err!(
         InvalidArgument,
         "ConcatOp : Expected concatenating dimensions in the range [-{rank}, {rank}), but got {axis}"
@@ -220,12 +229,7 @@ fn concat_offset(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.attrs().dtype("shape_type")?;
     AnyKernel::new(move |ctx| {
         let axis = ctx.scalar_int(0, "Concat dim tensor")?;
-        let first = ctx.ints(1, "shape")?;
-        let rank = first.len();
-        let Some(axis) = checked_axis(axis, rank) else {
-            bail!(InvalidArgument, "Concat dim is out of range: {axis} vs. {rank}");
-        };
-        let mut offset = 0i64;
+        let mut shapes: SmallVec<[Ints; 4]> = SmallVec::new();
         for i in 1..ctx.num_inputs() {
             ensure!(
                 ctx.input(i)?.rank() == 1,
@@ -234,31 +238,48 @@ fn concat_offset(init: &KernelInit<'_>) -> Result<AnyKernel> {
                 i - 1,
                 ctx.input(i)?.shape()
             );
-            let dims = ctx.ints(i, "shape")?;
-            ensure!(
-                dims.len() == rank,
-                InvalidArgument,
-                "input {} should contain {rank} elements, but got {}",
-                i - 1,
-                dims.len()
-            );
-            for d in (0..rank).filter(|&d| d != axis) {
-                ensure!(
-                    dims[d] == first[d],
-                    InvalidArgument,
-                    "All dimensions except {axis} must match. Input {} has shape {dims:?} and \
-                     doesn't match input 0 with shape {first:?}.",
-                    i - 1
-                );
-            }
-            let mut offsets: SmallVec<[i64; 8]> = smallvec::smallvec![0; rank];
-            offsets[axis] = offset;
-            let output = ints_output(ctx, dtype, &offsets, false)?;
-            ctx.set_output(i - 1, output)?;
-            offset = offset.wrapping_add(dims[axis]);
+            shapes.push(ctx.ints(i, "shape")?);
+        }
+        for (i, offsets) in offsets(axis, &shapes)?.iter().enumerate() {
+            let output = ints_output(ctx, dtype, offsets, false)?;
+            ctx.set_output(i, output)?;
         }
         Ok(())
     })
+}
+
+type Ints = SmallVec<[i64; 4]>;
+
+/// For each of the shapes that are concatenated, where it begins in the result.
+pub(crate) fn offsets(axis: i64, shapes: &[Ints]) -> Result<Vec<Ints>> {
+    let Some(first) = shapes.first() else { return Ok(Vec::new()) };
+    let rank = first.len();
+    let Some(axis) = checked_axis(axis, rank) else {
+        bail!(InvalidArgument, "Concat dim is out of range: {axis} vs. {rank}");
+    };
+    let mut offset = 0i64;
+    let mut all = Vec::with_capacity(shapes.len());
+    for (i, dims) in shapes.iter().enumerate() {
+        ensure!(
+            dims.len() == rank,
+            InvalidArgument,
+            "input {i} should contain {rank} elements, but got {}",
+            dims.len()
+        );
+        for d in (0..rank).filter(|&d| d != axis) {
+            ensure!(
+                dims[d] == first[d],
+                InvalidArgument,
+                "All dimensions except {axis} must match. Input {i} has shape {dims:?} and \
+                 doesn't match input 0 with shape {first:?}."
+            );
+        }
+        let mut offsets = Ints::from_elem(0, rank);
+        offsets[axis] = offset;
+        all.push(offsets);
+        offset = offset.wrapping_add(dims[axis]);
+    }
+    Ok(all)
 }
 
 const PACK: OpDef = OpDef::new("Pack", pack_shape).with_value(pack_value);
@@ -276,7 +297,7 @@ fn pack_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-fn pack_axis(axis: i64, rank: usize) -> Result<usize> {
+pub(crate) fn pack_axis(axis: i64, rank: usize) -> Result<usize> {
     let rank = rank + 1;
     checked_axis(axis, rank)
         .ok_or_else(|| err!(InvalidArgument, "axis = {axis} not in [-{rank}, {rank})"))
@@ -341,7 +362,7 @@ fn unpack_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-fn unpack_axis(axis: i64, rank: usize) -> Result<usize> {
+pub(crate) fn unpack_axis(axis: i64, rank: usize) -> Result<usize> {
     checked_axis(axis, rank)
         .ok_or_else(|| err!(InvalidArgument, "axis = {axis} not in [-{rank}, {rank})"))
 }
@@ -426,7 +447,7 @@ fn split_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-fn split_axis(axis: i64, rank: usize) -> Result<usize> {
+pub(crate) fn split_axis(axis: i64, rank: usize) -> Result<usize> {
     checked_axis(axis, rank).ok_or_else(|| {
         err!(
             InvalidArgument,
@@ -435,7 +456,7 @@ fn split_axis(axis: i64, rank: usize) -> Result<usize> {
     })
 }
 
-fn split_size(size: usize, num: usize, axis: usize) -> Result<usize> {
+pub(crate) fn split_size(size: usize, num: usize, axis: usize) -> Result<usize> {
     ensure!(
         num > 0 && size.is_multiple_of(num),
         InvalidArgument,
@@ -492,7 +513,7 @@ fn split_v_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 /// Sizes of the parts when `total` is split; at most one may be given as -1.
-fn split_sizes(sizes: &[i64], num: usize, total: usize) -> Result<Vec<usize>> {
+pub(crate) fn split_sizes(sizes: &[i64], num: usize, total: usize) -> Result<Vec<usize>> {
     ensure!(
         sizes.len() == num,
         InvalidArgument,

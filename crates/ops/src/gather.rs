@@ -2,15 +2,15 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;
-use thalweg_graph::{OpDef, PartialValue, ValueContext};
+use thalweg_graph::{NodeAttrs, OpDef, PartialValue, ValueContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, RANK_MAX, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::cells::{Cell, blank, fill, nanoseconds_per_cell};
-use crate::gather_gradients;
 use crate::indices::{FirstBad, Indices, coordinates};
 use crate::split::for_each_rows;
 use crate::strided::{Dim, StridedCopy, strides};
+use crate::{gather_gradients, gather_lowering as lowering};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -26,6 +26,14 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "GatherNd", create: gather_nd, ..KernelSpec::CPU },
         KernelSpec { op: "OneHot", host_inputs: &["depth"], create: one_hot, ..KernelSpec::CPU },
         KernelSpec { op: "Tile", host_inputs: &["multiples"], create: tile, ..KernelSpec::CPU },
+        KernelSpec::lowering("Gather", |l| lowering::gather(l, 0, 0)),
+        KernelSpec::lowering("GatherV2", |l| {
+            lowering::gather(l, l.int(2)?, l.attrs().int("batch_dims")?)
+        })
+        .with_host_inputs(&["axis"]),
+        KernelSpec::lowering("GatherNd", lowering::gather_nd),
+        KernelSpec::lowering("OneHot", lowering::one_hot).with_host_inputs(&["depth"]),
+        KernelSpec::lowering("Tile", lowering::tile).with_host_inputs(&["multiples"]),
     ],
 };
 
@@ -83,7 +91,7 @@ fn gather_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-fn checked_batch_dims(batch_dims: i64, rank: usize) -> Result<usize> {
+pub(crate) fn checked_batch_dims(batch_dims: i64, rank: usize) -> Result<usize> {
     let from_end = if batch_dims < 0 { batch_dims.wrapping_add(rank as i64) } else { batch_dims };
     usize::try_from(from_end).ok().filter(|&b| b <= rank).ok_or_else(|| {
         err!(
@@ -93,14 +101,14 @@ fn checked_batch_dims(batch_dims: i64, rank: usize) -> Result<usize> {
     })
 }
 
-fn checked_axis(axis: i64, rank: usize) -> Result<usize> {
+pub(crate) fn checked_axis(axis: i64, rank: usize) -> Result<usize> {
     let from_end = if axis < 0 { axis.wrapping_add(rank as i64) } else { axis };
     usize::try_from(from_end).ok().filter(|&a| a < rank).ok_or_else(|| {
         err!(InvalidArgument, "Expected axis in the range [-{rank}, {rank}), but got {axis}")
     })
 }
 
-fn check_order(batch_dims: usize, axis: usize) -> Result<()> {
+pub(crate) fn check_order(batch_dims: usize, axis: usize) -> Result<()> {
     ensure!(
         batch_dims <= axis,
         InvalidArgument,
@@ -278,7 +286,12 @@ fn gather_nd(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 /// Whether out-of-bounds indices are ignored (`bad_indices_policy`) instead of an error.
 pub(crate) fn ignores_bad_indices(init: &KernelInit<'_>) -> Result<bool> {
-    match init.attrs().string("bad_indices_policy")? {
+    has_lenient_policy(&init.attrs())
+}
+
+/// The same of the attrs of a node.
+pub(crate) fn has_lenient_policy(attrs: &NodeAttrs<'_>) -> Result<bool> {
+    match attrs.string("bad_indices_policy")? {
         "" | "DEFAULT" | "ERROR" => Ok(false),
         "IGNORE" => Ok(true),
         other => bail!(InvalidArgument, "bad_indices_policy {other:?} is not known"),
@@ -393,12 +406,12 @@ fn one_hot_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-fn checked_depth(depth: i64) -> Result<usize> {
+pub(crate) fn checked_depth(depth: i64) -> Result<usize> {
     usize::try_from(depth)
         .map_err(|_| err!(InvalidArgument, "depth must be non-negative, got: {depth}"))
 }
 
-fn one_hot_axis(axis: i64, rank: usize) -> Result<usize> {
+pub(crate) fn one_hot_axis(axis: i64, rank: usize) -> Result<usize> {
     let found = if axis == -1 { Ok(rank) } else { usize::try_from(axis) };
     found.ok().filter(|&a| a <= rank).ok_or_else(|| {
         err!(

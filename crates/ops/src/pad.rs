@@ -12,6 +12,7 @@ use thalweg_tensor::{
 use crate::cells::blank;
 use crate::gradient_shapes::{flat, shape_as};
 use crate::number::Number;
+use crate::pad_lowering as lowering;
 use crate::strided::{Dim, Segment, StridedCopy, copy_boxes, strides};
 
 pub(crate) static FAMILY: Family = Family {
@@ -38,6 +39,11 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("MirrorPadGrad", "T" in [
             f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, Complex32, Complex64
         ] => mirror_pad_grad; host_inputs: &["paddings"]),
+        KernelSpec::lowering("Pad", lowering::pad).with_host_inputs(&["paddings"]),
+        KernelSpec::lowering("PadV2", lowering::pad).with_host_inputs(&["paddings"]),
+        KernelSpec::lowering("MirrorPad", lowering::mirror_pad).with_host_inputs(&["paddings"]),
+        KernelSpec::lowering("MirrorPadGrad", lowering::mirror_pad_grad)
+            .with_host_inputs(&["paddings"]),
     ],
 };
 
@@ -88,7 +94,7 @@ fn padded_shape(
 }
 
 /// The rows of `paddings`, which must not be negative.
-fn pairs(paddings: &Tensor) -> Result<SmallVec<[[usize; 2]; 6]>> {
+pub(crate) fn pairs(paddings: &Tensor) -> Result<SmallVec<[[usize; 2]; 6]>> {
     let values: SmallVec<[i64; 12]> = match paddings.dtype() {
         DType::Int32 => paddings.as_slice::<i32>()?.iter().map(|&x| x.into()).collect(),
         _ => paddings.as_slice::<i64>()?.into(),
@@ -240,7 +246,7 @@ fn mirror_pad(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-fn check_mirror(size: usize, before: usize, after: usize, offset: usize) -> Result<()> {
+pub(crate) fn check_mirror(size: usize, before: usize, after: usize, offset: usize) -> Result<()> {
     if offset == 0 {
         ensure!(
             before <= size && after <= size,

@@ -9,7 +9,13 @@ use crate::concat::joined;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[OpDef::new("ParallelConcat", parallel_concat_shape)],
-    kernels: &[KernelSpec { op: "ParallelConcat", create: parallel_concat, ..KernelSpec::CPU }],
+    kernels: &[
+        KernelSpec { op: "ParallelConcat", create: parallel_concat, ..KernelSpec::CPU },
+        KernelSpec::lowering("ParallelConcat", |l| {
+            let values = l.inputs_from(0)?;
+            l.set(0, values[0].concatenate(&values[1..], 0))
+        }),
+    ],
 };
 
 /// The shape is an attr, and each input is one row of it.

@@ -8,8 +8,8 @@ use thalweg_tensor::{DType, PartialShape, RANK_MAX, Result, Shape, Tensor, bail,
 
 use crate::CHEAP;
 use crate::cells::blank;
-use crate::reshape_gradients;
 use crate::strided::{StridedCopy, strides};
+use crate::{reshape_gradients, reshape_lowering as lowering};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -42,6 +42,19 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "BroadcastArgs", create: broadcast_args, ..CHEAP },
         KernelSpec { op: "BroadcastGradientArgs", create: broadcast_gradient_args, ..CHEAP },
         KernelSpec { op: "EnsureShape", create: ensure_shape, ..CHEAP },
+        KernelSpec::lowering("Reshape", lowering::reshape).with_host_inputs(&["shape"]),
+        KernelSpec::lowering("ExpandDims", lowering::to_output_dims).with_host_inputs(&["dim"]),
+        KernelSpec::lowering("Squeeze", lowering::to_output_dims),
+        KernelSpec::lowering("Shape", lowering::shapes).of_shapes(),
+        KernelSpec::lowering("ShapeN", lowering::shapes).of_shapes(),
+        KernelSpec::lowering("Rank", lowering::rank).of_shapes(),
+        KernelSpec::lowering("Size", lowering::size).of_shapes(),
+        KernelSpec::lowering("BroadcastTo", lowering::broadcast_to).with_host_inputs(&["shape"]),
+        KernelSpec::lowering("BroadcastArgs", lowering::broadcast_args)
+            .with_host_inputs(&["s0", "s1"]),
+        KernelSpec::lowering("BroadcastGradientArgs", lowering::broadcast_gradient_args)
+            .with_host_inputs(&["s0", "s1"]),
+        KernelSpec::lowering("EnsureShape", |l| l.forward(0, 0)),
     ],
 };
 
@@ -123,7 +136,7 @@ fn reshape(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// The output shape for `sizes`, one of which may be -1, when `input` is reshaped.
-fn resolve(sizes: &[i64], input: &Shape) -> Result<Shape> {
+pub(crate) fn resolve(sizes: &[i64], input: &Shape) -> Result<Shape> {
     ensure!(sizes.len() <= RANK_MAX, InvalidArgument, "rank {} exceeds {RANK_MAX}", sizes.len());
     let mut dims: SmallVec<[usize; 6]> = SmallVec::new();
     let mut unknown = None;
@@ -437,20 +450,31 @@ fn broadcast_args(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.output_dtype(0);
     AnyKernel::new(move |ctx| {
         let (a, b) = broadcast_inputs(ctx)?;
-        let mut sizes: SmallVec<[i64; 8]> = SmallVec::new();
-        for (x, y) in aligned(&a, &b) {
-            ensure!(
-                x == y || x == 1 || y == 1,
-                InvalidArgument,
-                "Incompatible shapes: {} vs. {}",
-                show(&a),
-                show(&b)
-            );
-            sizes.push(if x == 1 { y } else { x });
-        }
-        let output = ints_output(ctx, dtype, &sizes, false)?;
+        let output = ints_output(ctx, dtype, &joint_sizes(&a, &b)?, false)?;
         ctx.set_output(0, output)
     })
+}
+
+/// The sizes to which two shapes broadcast.
+pub(crate) fn joint_sizes(a: &[i64], b: &[i64]) -> Result<SmallVec<[i64; 8]>> {
+    aligned(a, b)
+        .map(|(x, y)| {
+            check_pair((a, b), (x, y))?;
+            Ok(if x == 1 { y } else { x })
+        })
+        .collect()
+}
+
+/// An error if two sizes of the shapes `a` and `b` do not broadcast.
+fn check_pair((a, b): (&[i64], &[i64]), (x, y): (i64, i64)) -> Result<()> {
+    ensure!(
+        x == y || x == 1 || y == 1,
+        InvalidArgument,
+        "Incompatible shapes: {} vs. {}",
+        show(a),
+        show(b)
+    );
+    Ok(())
 }
 
 fn broadcast_inputs(ctx: &KernelContext<'_>) -> Result<(Ints, Ints)> {
@@ -491,30 +515,29 @@ fn broadcast_gradient_args(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.output_dtype(0);
     AnyKernel::new(move |ctx| {
         let (a, b) = broadcast_inputs(ctx)?;
-        let mut axes: [SmallVec<[i64; 8]>; 2] = Default::default();
-        // Equal shapes need no sum, not even over sizes of one.
-        if a != b {
-            for (i, (x, y)) in aligned(&a, &b).enumerate() {
-                ensure!(
-                    x == y || x == 1 || y == 1,
-                    InvalidArgument,
-                    "Incompatible shapes: {} vs. {}",
-                    show(&a),
-                    show(&b)
-                );
-                for (axes, size) in axes.iter_mut().zip([x, y]) {
-                    if size == 1 {
-                        axes.push(i as i64);
-                    }
-                }
-            }
-        }
-        for (i, axes) in axes.iter().enumerate() {
+        for (i, axes) in summed_axes(&a, &b)?.iter().enumerate() {
             let output = ints_output(ctx, dtype, axes, false)?;
             ctx.set_output(i, output)?;
         }
         Ok(())
     })
+}
+
+/// The axes along which the gradients of operands of the shapes `a` and `b` must be summed.
+pub(crate) fn summed_axes(a: &[i64], b: &[i64]) -> Result<[SmallVec<[i64; 8]>; 2]> {
+    let mut axes: [SmallVec<[i64; 8]>; 2] = Default::default();
+    // Equal shapes need no sum, not even over sizes of one.
+    if a != b {
+        for (i, (x, y)) in aligned(a, b).enumerate() {
+            check_pair((a, b), (x, y))?;
+            for (axes, size) in axes.iter_mut().zip([x, y]) {
+                if size == 1 {
+                    axes.push(i as i64);
+                }
+            }
+        }
+    }
+    Ok(axes)
 }
 
 const ENSURE_SHAPE: OpDef = OpDef::new("EnsureShape", ensure_shape_shape).with_role(Role::Forward);

@@ -3,10 +3,12 @@
 use smallvec::SmallVec;
 use thalweg_graph::shape::{self, ShapeContext};
 use thalweg_graph::{GradientContext, OpDef};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_hlo::Comparison;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Result, Tensor, bail, ensure};
 
 use crate::cells::blank;
+use crate::rows_lowering::gathered;
 use crate::strided::{Dim, Segment, StridedCopy, copy_boxes, strides};
 
 pub(crate) static FAMILY: Family = Family {
@@ -26,6 +28,21 @@ pub(crate) static FAMILY: Family = Family {
         },
         KernelSpec { op: "ReverseSequence", create: reverse_sequence, ..KernelSpec::CPU },
         KernelSpec { op: "Roll", host_inputs: &["shift", "axis"], create: roll, ..KernelSpec::CPU },
+        KernelSpec::lowering("Reverse", |l| {
+            let is_reversed = l.host(1)?.as_slice::<bool>()?;
+            lower_reverse(l, is_reversed)
+        })
+        .with_host_inputs(&["dims"]),
+        KernelSpec::lowering("ReverseV2", |l| {
+            let dims = l.input_dims(0)?;
+            if dims.is_empty() || dims.contains(&0) {
+                return l.forward(0, 0);
+            }
+            lower_reverse(l, &reversed_axes(&l.ints(1)?, dims.len())?)
+        })
+        .with_host_inputs(&["axis"]),
+        KernelSpec::lowering("ReverseSequence", lower_reverse_sequence),
+        KernelSpec::lowering("Roll", lower_roll).with_host_inputs(&["shift", "axis"]),
     ],
 };
 
@@ -82,6 +99,11 @@ fn reverse_dims(ctx: &mut KernelContext<'_>, is_reversed: &SmallVec<[bool; 8]>) 
     let mut output = blank(ctx, input.dtype(), input.shape().clone())?;
     StridedCopy::filling(input.shape(), &source, start).run(ctx, input, &mut output)?;
     ctx.set_output(0, output)
+}
+
+fn lower_reverse(l: &mut Lowering<'_>, is_reversed: &[bool]) -> Result<()> {
+    let dims: Vec<usize> = (0..is_reversed.len()).filter(|&i| is_reversed[i]).collect();
+    l.unary(|x| if dims.is_empty() { x.clone() } else { x.reverse(&dims) })
 }
 
 const REVERSE_V2: OpDef = OpDef::new("ReverseV2", reverse_v2_shape);
@@ -194,6 +216,22 @@ fn reverse_sequence(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
+/// Gathers along the sequence, which is moved behind the batch for that.
+fn lower_reverse_sequence(l: &mut Lowering<'_>) -> Result<()> {
+    let (x, lens) = (l.input(0)?, l.input(1)?);
+    let (batch, seq) =
+        sequence_dims(l.attrs().int("batch_dim")?, l.attrs().int("seq_dim")?, x.rank())?;
+    let others = (0..x.rank()).filter(|&i| i != batch && i != seq);
+    let order: Vec<usize> = [batch, seq].into_iter().chain(others).collect();
+    let mut back = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(i, &from)| back[from] = i);
+    let dims = [x.dims()[batch], x.dims()[seq]];
+    let (step, lens) = (lens.iota(lens.dtype(), &dims, 1), lens.broadcast_in(&dims, &[0]));
+    let is_reversed = step.compare(Comparison::Less, &lens);
+    let source = is_reversed.select(&(&lens - &step - 1.0), &step);
+    l.set(0, gathered(&x.transpose(&order), &source, 1, 1).transpose(&back))
+}
+
 /// Copies one entry of the batch with the first `len` steps of its sequence reversed.
 fn copy_sequence(
     ctx: &KernelContext<'_>,
@@ -259,18 +297,9 @@ fn roll(_: &KernelInit<'_>) -> Result<AnyKernel> {
             InvalidArgument,
             "shift and axis must have the same size"
         );
-        let mut shifts: SmallVec<[i128; 6]> = smallvec::smallvec![0; input.rank()];
-        for (&shift, &axis) in ctx.ints(1, "shift")?.iter().zip(&ctx.ints(2, "axis")?) {
-            let from_end = if axis < 0 { axis.wrapping_add(input.rank() as i64) } else { axis };
-            let slot = usize::try_from(from_end).ok().and_then(|a| shifts.get_mut(a));
-            let Some(slot) = slot else {
-                bail!(InvalidArgument, "axis {axis} is out of range");
-            };
-            *slot += i128::from(shift);
-        }
+        let shifts = total_shifts(&ctx.ints(1, "shift")?, &ctx.ints(2, "axis")?, input.shape())?;
         let mut segments: SmallVec<[SmallVec<[Segment; 3]>; 6]> = SmallVec::new();
         for (&size, &shift) in input.shape().iter().zip(&shifts) {
-            let shift = shift.rem_euclid(size.max(1) as i128) as usize;
             let parts = [
                 Segment { len: size - shift, source: 0, step: 1, target: shift },
                 Segment { len: shift, source: size - shift, step: 1, target: 0 },
@@ -285,6 +314,38 @@ fn roll(_: &KernelInit<'_>) -> Result<AnyKernel> {
         copy_boxes(ctx, &segments, input, &mut output)?;
         ctx.set_output(0, output)
     })
+}
+
+/// How far each dimension is shifted, less than its size.
+fn total_shifts(shift: &[i64], axis: &[i64], dims: &[usize]) -> Result<SmallVec<[usize; 6]>> {
+    let mut shifts: SmallVec<[i128; 6]> = smallvec::smallvec![0; dims.len()];
+    for (&shift, &axis) in shift.iter().zip(axis) {
+        let from_end = if axis < 0 { axis.wrapping_add(dims.len() as i64) } else { axis };
+        let slot = usize::try_from(from_end).ok().and_then(|a| shifts.get_mut(a));
+        let Some(slot) = slot else {
+            bail!(InvalidArgument, "axis {axis} is out of range");
+        };
+        *slot += i128::from(shift);
+    }
+    let within = |(&shift, &size): (&i128, &usize)| shift.rem_euclid(size.max(1) as i128) as usize;
+    Ok(shifts.iter().zip(dims).map(within).collect())
+}
+
+fn lower_roll(l: &mut Lowering<'_>) -> Result<()> {
+    let (mut x, shift, axis) = (l.input(0)?, l.ints(1)?, l.ints(2)?);
+    ensure!(
+        l.input_dims(1)? == l.input_dims(2)?,
+        InvalidArgument,
+        "shift and axis must have the same size"
+    );
+    let dims = x.dims().to_vec();
+    for (d, shift) in total_shifts(&shift, &axis, &dims)?.into_iter().enumerate() {
+        if shift > 0 {
+            let start = dims[d] - shift;
+            x = x.slice_dim(d, start, dims[d]).concatenate(&[x.slice_dim(d, 0, start)], d);
+        }
+    }
+    l.set(0, x)
 }
 
 /// The gradient is the same reversal of the adjoint.

@@ -3,17 +3,19 @@
 use smallvec::SmallVec;
 use thalweg_graph::shape::{self, ShapeContext};
 use thalweg_graph::{GradientContext, OpDef, Output};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_hlo::{Comparison, Value};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{
     Bytes, Complex32, Complex64, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure,
     f16,
 };
 
 use crate::cells::{Cell, nanoseconds_per_cell};
-use crate::gather::{Points, ignores_bad_indices};
+use crate::gather::{Points, has_lenient_policy, ignores_bad_indices};
 use crate::gradient_shapes::shape_as;
 use crate::indices::{Indices, coordinates};
 use crate::number::{Number, Ordered};
+use crate::rows_lowering::scattered;
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
@@ -39,6 +41,13 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "TensorScatterMax", create: tensor_scatter, ..KernelSpec::CPU },
         KernelSpec { op: "TensorScatterMin", create: tensor_scatter, ..KernelSpec::CPU },
         KernelSpec { op: "ScatterNdNonAliasingAdd", create: tensor_scatter, ..KernelSpec::CPU },
+        KernelSpec::lowering("ScatterNd", lower_scatter_nd).with_host_inputs(&["shape"]),
+        KernelSpec::lowering("TensorScatterUpdate", |l| lower_tensor_scatter(l, Update::Assign)),
+        KernelSpec::lowering("TensorScatterAdd", |l| lower_tensor_scatter(l, Update::Add)),
+        KernelSpec::lowering("TensorScatterSub", |l| lower_tensor_scatter(l, Update::Sub)),
+        KernelSpec::lowering("TensorScatterMax", |l| lower_tensor_scatter(l, Update::Max)),
+        KernelSpec::lowering("TensorScatterMin", |l| lower_tensor_scatter(l, Update::Min)),
+        KernelSpec::lowering("ScatterNdNonAliasingAdd", |l| lower_tensor_scatter(l, Update::Add)),
     ],
 };
 
@@ -55,6 +64,20 @@ pub(crate) enum Update {
     Max,
     /// Takes the minimum.
     Min,
+}
+
+impl Update {
+    /// An element combined with an update, on an accelerator.
+    pub(crate) fn lower(self, element: &Value, update: &Value) -> Value {
+        match self {
+            Update::Assign => update.clone(),
+            Update::Add if element.dtype() == DType::Bool => element.or(update),
+            Update::Add => element + update,
+            Update::Sub => element - update,
+            Update::Max => update.compare(Comparison::Greater, element).select(update, element),
+            Update::Min => update.compare(Comparison::Less, element).select(update, element),
+        }
+    }
 }
 
 const SCATTER_ND: OpDef = OpDef::new("ScatterNd", scatter_nd_shape);
@@ -113,6 +136,31 @@ fn scatter_nd(init: &KernelInit<'_>) -> Result<AnyKernel> {
         scatter(ctx, &mut output, indices, updates, Update::Add, ignores)?;
         ctx.set_output(0, output)
     })
+}
+
+fn lower_scatter_nd(l: &mut Lowering<'_>) -> Result<()> {
+    has_lenient_policy(&l.attrs())?;
+    let (indices, updates, dims) = (l.input(0)?, l.input(1)?, l.output_dims(0)?);
+    ensure!(
+        !dims.contains(&0) || (indices.num_elements() == 0 && updates.num_elements() == 0),
+        InvalidArgument,
+        "Indices and updates specified for empty output.  indices shape: {:?}",
+        indices.dims()
+    );
+    let zeros = updates.splat(updates.dtype(), &dims, 0.0);
+    l.set(0, scattered(&zeros, &indices, &updates, |x, y| Update::Add.lower(x, y))?)
+}
+
+fn lower_tensor_scatter(l: &mut Lowering<'_>, update: Update) -> Result<()> {
+    has_lenient_policy(&l.attrs())?;
+    let (x, indices, updates) = (l.input(0)?, l.input(1)?, l.input(2)?);
+    ensure!(
+        indices.rank() >= 1,
+        InvalidArgument,
+        "Indices shape must have rank at least one. Found:{:?}",
+        indices.dims()
+    );
+    l.set(0, scattered(&x, &indices, &updates, |x, y| update.lower(x, y))?)
 }
 
 const TENSOR_SCATTER_UPDATE: OpDef = OpDef::new("TensorScatterUpdate", tensor_scatter_shape);

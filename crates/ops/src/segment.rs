@@ -2,13 +2,16 @@
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_hlo::Value;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{
-    Complex32, Complex64, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16,
+    Complex32, Complex64, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16,
 };
 
 use crate::indices::{Indices, coordinates};
 use crate::number::{Number, Ordered};
+use crate::rows_lowering::scattered;
+use crate::scatter::Update;
 use crate::segment_gradients;
 use crate::split::{Disjoint, for_each_rows};
 
@@ -52,6 +55,22 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("UnsortedSegmentMax", "T" in [
             f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64
         ] => unsorted_max; host_inputs: &["num_segments"]),
+        KernelSpec::lowering("UnsortedSegmentSum", |l| {
+            lower_unsorted(l, |like| like.scalar_like(0.0), Value::plus)
+        })
+        .with_host_inputs(&["num_segments"]),
+        KernelSpec::lowering("UnsortedSegmentProd", |l| {
+            lower_unsorted(l, |like| like.scalar_like(1.0), Value::times)
+        })
+        .with_host_inputs(&["num_segments"]),
+        KernelSpec::lowering("UnsortedSegmentMin", |l| {
+            lower_unsorted(l, |like| largest(like), |x, y| Update::Min.lower(x, y))
+        })
+        .with_host_inputs(&["num_segments"]),
+        KernelSpec::lowering("UnsortedSegmentMax", |l| {
+            lower_unsorted(l, |like| least(like), |x, y| Update::Max.lower(x, y))
+        })
+        .with_host_inputs(&["num_segments"]),
     ],
 };
 
@@ -328,6 +347,34 @@ fn unsorted<T: Number>(
         })?;
         ctx.set_output(0, output)
     })
+}
+
+fn lower_unsorted(
+    l: &mut Lowering<'_>,
+    start: fn(&Value) -> Value,
+    combine: fn(&Value, &Value) -> Value,
+) -> Result<()> {
+    let (data, ids, dims) = (l.input(0)?, l.input(1)?, l.output_dims(0)?);
+    let rows = ids.num_elements();
+    let data = data.reshape(&[&[rows], &dims[1..]].concat());
+    let target = start(&data).broadcast_to(&dims);
+    l.set(0, scattered(&target, &ids.reshape(&[rows, 1]), &data, combine)?)
+}
+
+/// The largest finite number of a value's dtype.
+fn largest(like: &Value) -> Value {
+    match like.dtype() {
+        DType::Float => like.scalar_like(f32::MAX.into()),
+        DType::Double => like.scalar_like(f64::MAX),
+        DType::Half => like.scalar_like(f16::MAX.into()),
+        DType::BFloat16 => like.scalar_like(bf16::MAX.into()),
+        _ => like.highest_like(),
+    }
+}
+
+/// The least finite number of a value's dtype.
+fn least(like: &Value) -> Value {
+    if like.dtype().is_integer() { like.lowest_like() } else { -largest(like) }
 }
 
 fn check_ids(ids: &Tensor, num: i64) -> Result<()> {

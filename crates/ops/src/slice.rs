@@ -8,8 +8,8 @@ use thalweg_tensor::{PartialShape, RANK_MAX, Result, Shape, Tensor, ensure, err}
 
 use crate::cells::blank;
 use crate::reshape::broadcast_strides;
-use crate::slice_gradients;
 use crate::strided::{Dim, StridedCopy, strides};
+use crate::{slice_gradients, slice_lowering as lowering};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -43,6 +43,13 @@ pub(crate) static FAMILY: Family = Family {
             create: tensor_strided_slice_update,
             ..KernelSpec::CPU
         },
+        KernelSpec::lowering("Slice", lowering::slice).with_host_inputs(&["begin", "size"]),
+        KernelSpec::lowering("StridedSlice", lowering::strided_slice)
+            .with_host_inputs(&["begin", "end", "strides"]),
+        KernelSpec::lowering("StridedSliceGrad", lowering::strided_slice_grad)
+            .with_host_inputs(&["shape", "begin", "end", "strides"]),
+        KernelSpec::lowering("TensorStridedSliceUpdate", lowering::tensor_strided_slice_update)
+            .with_host_inputs(&["begin", "end", "strides"]),
     ],
 };
 
@@ -81,7 +88,7 @@ fn slice_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 /// Begin and length of the slice of dimension `i`; size -1 extends to the end.
-fn slice_range(i: usize, begin: i64, size: i64, dim: usize) -> Result<(usize, usize)> {
+pub(crate) fn slice_range(i: usize, begin: i64, size: i64, dim: usize) -> Result<(usize, usize)> {
     let dim = dim as i64;
     ensure!(
         (0..=dim).contains(&begin),
@@ -135,19 +142,19 @@ fn slice(_: &KernelInit<'_>) -> Result<AnyKernel> {
 /// A slice of a tensor, per dimension.
 #[derive(Default)]
 pub(crate) struct Part {
-    dims: SmallVec<[PartDim; 6]>,
+    pub(crate) dims: SmallVec<[PartDim; 6]>,
 }
 
 /// A slice of one dimension: `len` elements from `begin` at distance `step`.
 #[derive(Clone, Copy)]
-struct PartDim {
-    begin: usize,
-    step: i64,
-    len: usize,
+pub(crate) struct PartDim {
+    pub(crate) begin: usize,
+    pub(crate) step: i64,
+    pub(crate) len: usize,
 }
 
 impl Part {
-    fn sizes(&self) -> SmallVec<[usize; 6]> {
+    pub(crate) fn sizes(&self) -> SmallVec<[usize; 6]> {
         self.dims.iter().map(|d| d.len).collect()
     }
 
@@ -330,7 +337,7 @@ fn assign_entries(
 /// A strided slice of a tensor.
 pub(crate) struct StridedSlice {
     /// The slice before dimensions are removed and added.
-    part: Part,
+    pub(crate) part: Part,
     axes: Axes,
 }
 
@@ -396,11 +403,14 @@ impl StridedSlice {
             end.shape(),
             stride.shape()
         );
-        let entries = |i: usize, name: &str| -> Result<SmallVec<[Option<i64>; 4]>> {
-            Ok(ctx.ints(i, name)?.into_iter().map(Some).collect())
-        };
-        let (begin, end) = (entries(first, "begin")?, entries(first + 1, "end")?);
-        let stride = entries(first + 2, "strides")?;
+        let (begin, end) = (ctx.ints(first, "begin")?, ctx.ints(first + 1, "end")?);
+        StridedSlice::new(masks, [&begin, &end, &ctx.ints(first + 2, "strides")?], shape)
+    }
+
+    /// The slice of a tensor of shape `shape` with these begin, end and strides, of equal lengths.
+    pub(crate) fn new(masks: Masks, bounds: [&[i64]; 3], shape: &[usize]) -> Result<StridedSlice> {
+        let [begin, end, stride] = bounds
+            .map(|values| values.iter().copied().map(Some).collect::<SmallVec<[Option<i64>; 4]>>());
         let (specs, axes) = assign_entries(masks, &begin, &end, &stride, shape.len())?;
         let mut part = Part::default();
         for (i, (spec, &dim)) in specs.iter().zip(shape).enumerate() {

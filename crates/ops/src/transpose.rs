@@ -3,13 +3,15 @@
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;
 use thalweg_graph::{GradientContext, OpDef, PartialValue, ValueContext};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_hlo::Value;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{
     Complex32, Complex64, DType, PartialShape, RANK_MAX, Result, Shape, Tensor, bail, ensure, err,
 };
 
 use crate::cells::blank;
 use crate::reshape::ints_output;
+use crate::reshape_lowering;
 use crate::split::for_each_rows;
 use crate::strided::{StridedCopy, strides};
 
@@ -38,6 +40,15 @@ pub(crate) static FAMILY: Family = Family {
             is_cheap: true,
             ..KernelSpec::CPU
         },
+        KernelSpec::lowering("Transpose", |l| lower_transpose(l, Value::clone))
+            .with_host_inputs(&["perm"]),
+        KernelSpec::lowering("ConjugateTranspose", |l| lower_transpose(l, Value::conjugate))
+            .with_host_inputs(&["perm"]),
+        KernelSpec::lowering("InvertPermutation", |l| {
+            let inverse = inverted(&l.ints(0)?)?;
+            l.set_host(0, reshape_lowering::ints(l.output_dtype(0), &inverse, false)?)
+        })
+        .with_host_inputs(&["x"]),
     ],
 };
 
@@ -138,6 +149,12 @@ fn conjugate_transpose(init: &KernelInit<'_>) -> Result<AnyKernel> {
         }
         ctx.set_output(0, output)
     })
+}
+
+fn lower_transpose(l: &mut Lowering<'_>, finish: fn(&Value) -> Value) -> Result<()> {
+    let x = l.input(0)?;
+    let axes = permutation(&l.ints(1)?, x.rank())?;
+    l.set(0, finish(&x.transpose(&axes)))
 }
 
 const INVERT_PERMUTATION: OpDef =

@@ -1,10 +1,11 @@
 //! `StridedSliceAssign` on variables.
 
 use thalweg_graph::{OpDef, ShapeContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Result, Shape, Tensor, ensure};
 
 use crate::slice::{Masks, StridedSlice};
+use crate::slice_lowering;
 use crate::variable::{change, forward_ref, variable_input};
 
 pub(crate) static FAMILY: Family = Family {
@@ -26,6 +27,10 @@ pub(crate) static FAMILY: Family = Family {
             create: strided_slice_assign,
             ..KernelSpec::CPU
         },
+        KernelSpec::lowering("StridedSliceAssign", lower_strided_slice_assign)
+            .with_host_inputs(&["begin", "end", "strides"]),
+        KernelSpec::lowering("ResourceStridedSliceAssign", lower_strided_slice_assign)
+            .with_host_inputs(&["begin", "end", "strides"]),
         KernelSpec {
             op: "DisableCopyOnRead",
             is_cheap: true,
@@ -65,6 +70,20 @@ fn strided_slice_assign(init: &KernelInit<'_>) -> Result<AnyKernel> {
         })?;
         forward_ref(ctx, variable)
     })
+}
+
+fn lower_strided_slice_assign(l: &mut Lowering<'_>) -> Result<()> {
+    let (old, value) = (l.read_variable(0)?, l.input(4)?);
+    ensure!(
+        old.dtype() == value.dtype(),
+        InvalidArgument,
+        "the variable is {}, the value {}",
+        old.dtype(),
+        value.dtype()
+    );
+    let new = slice_lowering::updated(l, &old, &value)?;
+    l.assign_variable(0, new)?;
+    if l.node().outputs.is_empty() { Ok(()) } else { l.forward(0, 0) }
 }
 
 /// The value without leading dimensions of size 1 that the slice does not have.
