@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{PartialShape, Result, Shape, bail, ensure, err};
 
 use crate::cells::blank;
@@ -13,6 +13,8 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[
         KernelSpec { op: "SpaceToDepth", create: space_to_depth, ..KernelSpec::CPU },
         KernelSpec { op: "DepthToSpace", create: depth_to_space, ..KernelSpec::CPU },
+        KernelSpec::lowering("SpaceToDepth", lower_to_depth),
+        KernelSpec::lowering("DepthToSpace", lower_to_space),
     ],
 };
 
@@ -201,6 +203,21 @@ fn space_to_depth(init: &KernelInit<'_>) -> Result<AnyKernel> {
         StridedCopy::filling(&split, &source, 0).run(ctx, input, &mut out)?;
         ctx.set_output(0, out)
     })
+}
+
+fn lower_to_depth(l: &mut Lowering<'_>) -> Result<()> {
+    let (x, dims) = (l.input(0)?, l.output_dims(0)?);
+    let (split, axes) = Blocks::from_attrs(l.attrs())?.split(&dims)?;
+    let large: SmallVec<[usize; 8]> = axes.iter().map(|&a| split[a]).collect();
+    let mut back: SmallVec<[usize; 8]> = smallvec::smallvec![0; axes.len()];
+    axes.iter().enumerate().for_each(|(i, &axis)| back[axis] = i);
+    l.set(0, x.reshape(&large).transpose(&back).reshape(&dims))
+}
+
+fn lower_to_space(l: &mut Lowering<'_>) -> Result<()> {
+    let (x, dims) = (l.input(0)?, l.output_dims(0)?);
+    let (split, axes) = Blocks::from_attrs(l.attrs())?.split(x.dims())?;
+    l.set(0, x.reshape(&split).transpose(axes).reshape(&dims))
 }
 
 fn depth_to_space(init: &KernelInit<'_>) -> Result<AnyKernel> {

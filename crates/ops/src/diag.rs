@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
 use crate::strided::{Dim, StridedCopy};
@@ -12,6 +12,8 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[
         KernelSpec { op: "Diag", constraints: NUMBERS, create: diag, ..KernelSpec::CPU },
         KernelSpec { op: "DiagPart", constraints: NUMBERS, create: diag_part, ..KernelSpec::CPU },
+        KernelSpec::lowering("Diag", lower_diag).for_dtypes(NUMBERS),
+        KernelSpec::lowering("DiagPart", lower_diag_part).for_dtypes(NUMBERS),
     ],
 };
 
@@ -58,6 +60,19 @@ fn diag(_: &KernelInit<'_>) -> Result<AnyKernel> {
         copy.run(ctx, diagonal, &mut out)?;
         ctx.set_output(0, out)
     })
+}
+
+/// The elements of the diagonal are as many apart as it has elements.
+fn lower_diag(l: &mut Lowering<'_>) -> Result<()> {
+    let (x, dims) = (l.input(0)?.flatten(), l.output_dims(0)?);
+    let apart = x.pad(&x.scalar_like(0.0), &[0], &[0], &[x.num_elements() as i64]);
+    l.set(0, apart.reshape(&dims))
+}
+
+fn lower_diag_part(l: &mut Lowering<'_>) -> Result<()> {
+    let (x, dims) = (l.input(0)?.flatten(), l.output_dims(0)?);
+    let step = dims.iter().product::<usize>() + 1;
+    l.set(0, x.slice(&[0], &[x.num_elements()], &[step]).reshape(&dims))
 }
 
 const DIAG_PART: OpDef = OpDef {

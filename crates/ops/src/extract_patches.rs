@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::{GradientContext, NodeAttrs, OpDef, Output, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure, err};
 
 use crate::cells::{Cell, nanoseconds_per_cell};
@@ -27,6 +27,8 @@ pub(crate) static FAMILY: Family = Family {
             create: extract,
             ..KernelSpec::CPU
         },
+        KernelSpec::lowering("ExtractImagePatches", lower_extract).for_dtypes(&[("T", NUMBERS)]),
+        KernelSpec::lowering("ExtractVolumePatches", lower_extract).for_dtypes(&[("T", NUMBERS)]),
     ],
 };
 
@@ -205,6 +207,41 @@ fn extract(init: &KernelInit<'_>) -> Result<AnyKernel> {
         }
         ctx.set_output(0, out)
     })
+}
+
+/// Concatenates, for each place in a window, the pixels there of all windows.
+fn lower_extract(l: &mut Lowering<'_>) -> Result<()> {
+    let (x, windows) = (l.input(0)?, Windows::from_attrs(l.attrs())?);
+    let (spatial, dims) = (windows.spatial, l.output_dims(0)?);
+    let rank = spatial + 2;
+    if dims.contains(&0) {
+        return l.set(0, x.splat(x.dtype(), &dims, 0.0));
+    }
+    let axes = (0..spatial)
+        .map(|i| windows.axis(3 - spatial + i, x.dims()[i + 1]))
+        .collect::<Result<Vec<Axis>>>()?;
+    let (mut low, mut high) = (vec![0; rank], vec![0; rank]);
+    for (i, axis) in axes.iter().enumerate() {
+        let covered = (axis.output - 1) * axis.stride + (axis.window - 1) * axis.dilation + 1;
+        low[i + 1] = axis.before as i64;
+        high[i + 1] = covered as i64 - (axis.before + axis.input) as i64;
+    }
+    let padded = x.pad(&x.scalar_like(0.0), &low, &high, &vec![0; rank]);
+    let strides: Vec<usize> =
+        [1].into_iter().chain(axes.iter().map(|axis| axis.stride)).chain([1]).collect();
+    let places: usize = axes.iter().map(|axis| axis.window).product();
+    let mut parts = Vec::with_capacity(places);
+    for place in 0..places {
+        let (mut starts, mut limits) = (vec![0; rank], padded.dims().to_vec());
+        let mut rest = place;
+        for (i, axis) in axes.iter().enumerate().rev() {
+            starts[i + 1] = rest % axis.window * axis.dilation;
+            limits[i + 1] = starts[i + 1] + (axis.output - 1) * axis.stride + 1;
+            rest /= axis.window;
+        }
+        parts.push(padded.slice(&starts, &limits, &strides));
+    }
+    l.set(0, parts[0].concatenate(&parts[1..], rank - 1))
 }
 
 /// Fills the patch of window `window` of the batch; padding is zero.

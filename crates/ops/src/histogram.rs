@@ -1,13 +1,20 @@
 //! `HistogramFixedWidth`: a histogram with bins of equal width.
 
 use thalweg_graph::{OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
-use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, bail, ensure};
+use thalweg_hlo::Value;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
+use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure};
+
+use crate::rows_lowering::scattered;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[OpDef::new("HistogramFixedWidth", bins_shape)],
-    kernels: &[cpu_kernel!("HistogramFixedWidth", "T" in [f32, f64, i32, i64] => histogram;
-        host_inputs: &["value_range", "nbins"])],
+    kernels: &[
+        cpu_kernel!("HistogramFixedWidth", "T" in [f32, f64, i32, i64] => histogram;
+            host_inputs: &["value_range", "nbins"]),
+        KernelSpec::lowering("HistogramFixedWidth", lower_histogram)
+            .with_host_inputs(&["value_range", "nbins"]),
+    ],
 };
 
 fn bins_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -52,6 +59,17 @@ struct Bins {
 }
 
 impl Bins {
+    fn new<T: Binned>(range: &Tensor, count: usize) -> Result<Bins> {
+        let range = range.as_slice::<T>()?;
+        ensure!(
+            range.len() == 2 && range[0] < range[1],
+            InvalidArgument,
+            "value_range should satisfy value_range[0] < value_range[1], but got {range:?}"
+        );
+        let (start, end) = (range[0].as_f64(), range[1].as_f64());
+        Ok(Bins { start, width: (end - start) / count as f64, last: (count - 1) as f64 })
+    }
+
     /// The bin of a value that is not NaN; values out of range are in the first or last bin.
     fn find(&self, x: f64) -> usize {
         ((x.max(self.start) - self.start) / self.width).min(self.last) as usize
@@ -69,16 +87,7 @@ fn histogram<T: Binned>(_: &KernelInit<'_>) -> Result<AnyKernel> {
         );
         ensure!(ctx.input(2)?.rank() == 0, InvalidArgument, "nbins should be a scalar.");
         let count = checked_bins(ctx.scalar_int(2, "nbins")?)?;
-        let range = range.as_slice::<T>()?;
-        ensure!(
-            range[0] < range[1],
-            InvalidArgument,
-            "value_range should satisfy value_range[0] < value_range[1], but got '[{}, {}]'",
-            range[0],
-            range[1]
-        );
-        let (start, end) = (range[0].as_f64(), range[1].as_f64());
-        let bins = Bins { start, width: (end - start) / count as f64, last: (count - 1) as f64 };
+        let bins = Bins::new::<T>(range, count)?;
         let mut out = ctx.zeros(ctx.output_dtype(0)?, Shape::new(&[count])?)?;
         let values = ctx.slice::<T>(0)?;
         // A single bin counts all values, including NaN.
@@ -92,6 +101,23 @@ fn histogram<T: Binned>(_: &KernelInit<'_>) -> Result<AnyKernel> {
         }
         ctx.set_output(0, out)
     })
+}
+
+fn lower_histogram(l: &mut Lowering<'_>) -> Result<()> {
+    let (x, range) = (l.input(0)?, l.host(1)?);
+    let count = checked_bins(l.int(2)?)?;
+    let bins = match x.dtype() {
+        DType::Float => Bins::new::<f32>(range, count)?,
+        DType::Double => Bins::new::<f64>(range, count)?,
+        DType::Int32 => Bins::new::<i32>(range, count)?,
+        _ => Bins::new::<i64>(range, count)?,
+    };
+    let x = x.flatten().convert(DType::Double);
+    let position = (x.maximum(&x.scalar_like(bins.start)) - bins.start) / bins.width;
+    let bin = position.minimum(&x.scalar_like(bins.last)).convert(DType::Int64).expand(1);
+    let one = x.splat(l.output_dtype(0), x.dims(), 1.0);
+    let none = x.splat(l.output_dtype(0), &[count], 0.0);
+    l.set(0, scattered(&none, &bin, &one, Value::plus)?)
 }
 
 /// Values between two checks for cancellation.

@@ -1,8 +1,9 @@
 //! `MatrixBandPart`.
 
 use thalweg_graph::{Gradient, GradientContext, OpDef, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{Result, ensure};
+use thalweg_hlo::Comparison;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
+use thalweg_tensor::{DType, Result, Shape, ensure};
 
 use crate::cells::{Cell, nanoseconds_per_cell};
 use crate::matrix_diag::{MOVED, split_matrix};
@@ -10,7 +11,14 @@ use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[MATRIX_BAND_PART, BATCH_MATRIX_BAND_PART],
-    kernels: &[kernel("MatrixBandPart"), kernel("BatchMatrixBandPart")],
+    kernels: &[
+        kernel("MatrixBandPart"),
+        kernel("BatchMatrixBandPart"),
+        KernelSpec::lowering("MatrixBandPart", lower_band_part)
+            .with_host_inputs(&["num_lower", "num_upper"]),
+        KernelSpec::lowering("BatchMatrixBandPart", lower_band_part)
+            .with_host_inputs(&["num_lower", "num_upper"]),
+    ],
 };
 
 const fn kernel(op: &'static str) -> KernelSpec {
@@ -44,13 +52,31 @@ fn kept(ctx: &KernelContext<'_>, i: usize, name: &str, size: usize, what: &str) 
         "{name} must be scalar, got shape {}",
         given.shape()
     );
-    let given = ctx.scalar_int(i, name)?;
+    kept_of(ctx.scalar_int(i, name)?, name, size, what)
+}
+
+fn kept_of(given: i64, name: &str, size: usize, what: &str) -> Result<usize> {
     ensure!(
         given <= size as i64,
         InvalidArgument,
         "{name} must be negative or less or equal to number of {what} ({size}) got: {given}"
     );
     Ok(usize::try_from(given).unwrap_or(size))
+}
+
+fn lower_band_part(l: &mut Lowering<'_>) -> Result<()> {
+    let x = l.input(0)?;
+    let shape = Shape::new(x.dims())?;
+    let (_, rows, columns) = split_matrix(&shape)?;
+    let lower = kept_of(l.int(1)?, "num_lower", rows, "rows")?;
+    let upper = kept_of(l.int(2)?, "num_upper", columns, "columns")?;
+    // How far right of the main diagonal an element is.
+    let place = |dim: usize| x.iota(DType::Int64, &[rows, columns], dim);
+    let distance = place(1) - place(0);
+    let is_kept = distance
+        .compare_to(Comparison::GreaterEqual, -(lower as f64))
+        .and(&distance.compare_to(Comparison::LessEqual, upper as f64));
+    l.set(0, is_kept.select(&x, &x.scalar_like(0.0)))
 }
 
 fn matrix_band_part(_: &KernelInit<'_>) -> Result<AnyKernel> {

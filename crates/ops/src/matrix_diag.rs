@@ -4,11 +4,12 @@
 //! as the longest. Shorter diagonals are aligned left or right, according to `align`.
 
 use smallvec::SmallVec;
-use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};
+use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, bail, ensure};
 
 use crate::cells::{Cell, blank, fill, nanoseconds_per_cell};
+use crate::matrix_diag_lowering as lowering;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
@@ -39,6 +40,30 @@ pub(crate) static FAMILY: Family = Family {
         kernel("BatchMatrixSetDiag", matrix_set_diag, &[]),
         kernel("MatrixSetDiagV2", matrix_set_diag, &["k"]),
         kernel("MatrixSetDiagV3", matrix_set_diag, &["k"]),
+        KernelSpec::lowering("MatrixDiag", lowering::diag).for_dtypes(TYPES),
+        KernelSpec::lowering("BatchMatrixDiag", lowering::diag).for_dtypes(TYPES),
+        KernelSpec::lowering("MatrixDiagV2", lowering::diag)
+            .for_dtypes(TYPES)
+            .with_host_inputs(&["k", "num_rows", "num_cols"]),
+        KernelSpec::lowering("MatrixDiagV3", lowering::diag)
+            .for_dtypes(TYPES)
+            .with_host_inputs(&["k", "num_rows", "num_cols"]),
+        KernelSpec::lowering("MatrixDiagPart", lowering::part).for_dtypes(TYPES),
+        KernelSpec::lowering("BatchMatrixDiagPart", lowering::part).for_dtypes(TYPES),
+        KernelSpec::lowering("MatrixDiagPartV2", lowering::part)
+            .for_dtypes(TYPES)
+            .with_host_inputs(&["k"]),
+        KernelSpec::lowering("MatrixDiagPartV3", lowering::part)
+            .for_dtypes(TYPES)
+            .with_host_inputs(&["k"]),
+        KernelSpec::lowering("MatrixSetDiag", lowering::set).for_dtypes(TYPES),
+        KernelSpec::lowering("BatchMatrixSetDiag", lowering::set).for_dtypes(TYPES),
+        KernelSpec::lowering("MatrixSetDiagV2", lowering::set)
+            .for_dtypes(TYPES)
+            .with_host_inputs(&["k"]),
+        KernelSpec::lowering("MatrixSetDiagV3", lowering::set)
+            .for_dtypes(TYPES)
+            .with_host_inputs(&["k"]),
     ],
 };
 
@@ -61,26 +86,28 @@ pub(crate) const MOVED: &[DType] = &[
     DType::UInt64,
 ];
 
+const TYPES: &[(&str, &[DType])] = &[("T", MOVED)];
+
 const fn kernel(
     op: &'static str,
     create: fn(&KernelInit<'_>) -> Result<AnyKernel>,
     host_inputs: &'static [&'static str],
 ) -> KernelSpec {
-    KernelSpec { op, create, host_inputs, constraints: &[("T", MOVED)], ..KernelSpec::CPU }
+    KernelSpec { op, create, host_inputs, constraints: TYPES, ..KernelSpec::CPU }
 }
 
 /// A range of diagonals; 0 is the main diagonal, positive ones are above it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Band {
-    lower: i64,
-    upper: i64,
+pub(crate) struct Band {
+    pub(crate) lower: i64,
+    pub(crate) upper: i64,
 }
 
 impl Band {
-    const MAIN: Band = Band { lower: 0, upper: 0 };
+    pub(crate) const MAIN: Band = Band { lower: 0, upper: 0 };
 
     /// The range from the elements of `k`: one diagonal, or both ends.
-    fn new(k: &[i64]) -> Result<Band> {
+    pub(crate) fn new(k: &[i64]) -> Result<Band> {
         let (lower, upper) = match *k {
             [] => bail!(InvalidArgument, "Expected diag_index to have at least 1 element"),
             [k] => (k, k),
@@ -123,12 +150,12 @@ impl Band {
         value.map(|k| Band::new(&k)).transpose()
     }
 
-    fn count(self) -> i64 {
+    pub(crate) fn count(self) -> i64 {
         self.upper - self.lower + 1
     }
 
     /// Checks that the diagonals are inside the matrix.
-    fn check_within(self, rows: usize, columns: usize) -> Result<()> {
+    pub(crate) fn check_within(self, rows: usize, columns: usize) -> Result<()> {
         let (rows, columns) = (rows as i64, columns as i64);
         for (name, index) in [("lower", self.lower), ("upper", self.upper)] {
             ensure!(
@@ -142,14 +169,14 @@ impl Band {
     }
 
     /// Elements of the longest diagonal of the range in a matrix of this size.
-    fn longest(self, rows: usize, columns: usize) -> usize {
+    pub(crate) fn longest(self, rows: usize, columns: usize) -> usize {
         let down = rows as i64 + self.upper.min(0);
         let across = columns as i64 - self.lower.max(0);
         down.min(across).max(0) as usize
     }
 
     /// The sizes of the stored diagonals after the batch dimensions.
-    fn stored(self, longest: usize) -> SmallVec<[usize; 2]> {
+    pub(crate) fn stored(self, longest: usize) -> SmallVec<[usize; 2]> {
         let count = (self.count() > 1).then_some(self.count() as usize);
         count.into_iter().chain([longest]).collect()
     }
@@ -157,27 +184,27 @@ impl Band {
 
 /// Positions of diagonals in a matrix and in their storage.
 #[derive(Clone, Copy, Debug)]
-struct Layout {
-    band: Band,
-    rows: usize,
-    columns: usize,
+pub(crate) struct Layout {
+    pub(crate) band: Band,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
     /// Elements of a stored row.
-    stored: usize,
-    align: Align,
+    pub(crate) stored: usize,
+    pub(crate) align: Align,
 }
 
 /// Which diagonals are left-aligned in their rows.
 #[derive(Clone, Copy, Debug)]
-struct Align {
-    upper_left: bool,
-    lower_left: bool,
+pub(crate) struct Align {
+    pub(crate) upper_left: bool,
+    pub(crate) lower_left: bool,
 }
 
 impl Align {
     /// The alignment from the attr; left if there is none.
-    fn from_init(init: &KernelInit<'_>) -> Result<Align> {
-        let align = match init.attrs().get("align") {
-            Some(_) => init.attrs().string("align")?,
+    pub(crate) fn from_attrs(attrs: &NodeAttrs<'_>) -> Result<Align> {
+        let align = match attrs.get("align") {
+            Some(_) => attrs.string("align")?,
             None => "LEFT_LEFT",
         };
         Ok(Align { upper_left: align.starts_with("LEFT"), lower_left: align.ends_with("LEFT") })
@@ -186,7 +213,7 @@ impl Align {
 
 impl Layout {
     /// Number of elements of diagonal `d`, and their offset in its row.
-    fn diagonal(&self, d: i64) -> (usize, usize) {
+    pub(crate) fn diagonal(&self, d: i64) -> (usize, usize) {
         let down = self.rows as i64 + d.min(0);
         let across = self.columns as i64 - d.max(0);
         let len = (down.min(across).max(0) as usize).min(self.stored);
@@ -298,7 +325,12 @@ fn matrix_diag_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 /// The size of the matrix with these diagonals; -1 where it was not requested.
-fn matrix_size(band: Band, longest: usize, rows: i64, columns: i64) -> Result<(usize, usize)> {
+pub(crate) fn matrix_size(
+    band: Band,
+    longest: usize,
+    rows: i64,
+    columns: i64,
+) -> Result<(usize, usize)> {
     let least_rows = longest as i64 - band.upper.min(0);
     let least_columns = longest as i64 + band.lower.max(0);
     ensure!(rows == -1 || rows >= least_rows, InvalidArgument, "The number of rows is too small.");
@@ -325,7 +357,7 @@ fn matrix_size(band: Band, longest: usize, rows: i64, columns: i64) -> Result<(u
 }
 
 fn matrix_diag(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let align = Align::from_init(init)?;
+    let align = Align::from_attrs(&init.attrs())?;
     AnyKernel::new(move |ctx| {
         let shape = ctx.input(0)?.shape();
         let Some(&longest) = shape.last() else {
@@ -420,7 +452,7 @@ pub(crate) fn split_matrix(shape: &Shape) -> Result<(&[usize], usize, usize)> {
 }
 
 fn matrix_diag_part(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let align = Align::from_init(init)?;
+    let align = Align::from_attrs(&init.attrs())?;
     AnyKernel::new(move |ctx| {
         let shape = ctx.input(0)?.shape();
         let (batch, rows, columns) = split_matrix(shape)?;
@@ -522,7 +554,7 @@ fn matrix_set_diag_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 fn matrix_set_diag(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let align = Align::from_init(init)?;
+    let align = Align::from_attrs(&init.attrs())?;
     AnyKernel::new(move |ctx| {
         let (shape, diagonal) = (ctx.input(0)?.shape().clone(), ctx.input(1)?.shape());
         let (batch, rows, columns) = split_matrix(&shape)?;

@@ -3,12 +3,13 @@
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;
 use thalweg_graph::{GradientContext, OpDef};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::cells::{Cell, blank, nanoseconds_per_cell};
 use crate::gradient_shapes::reshaped_like;
 use crate::indices::coordinates;
+use crate::rows_lowering::gathered;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
@@ -31,6 +32,12 @@ pub(crate) static FAMILY: Family = Family {
             create: dynamic_stitch,
             ..KernelSpec::CPU
         },
+        KernelSpec::lowering("DynamicStitch", lower_dynamic_stitch)
+            .with_host_inputs(&["indices"])
+            .for_dtypes(STITCHED_SIZES),
+        KernelSpec::lowering("ParallelDynamicStitch", lower_dynamic_stitch)
+            .with_host_inputs(&["indices"])
+            .for_dtypes(STITCHED_SIZES),
     ],
 };
 
@@ -177,6 +184,29 @@ fn dynamic_stitch(init: &KernelInit<'_>) -> Result<AnyKernel> {
         });
         ctx.set_output(0, output)
     })
+}
+
+/// Integers, as gradients stitch sizes at constant indices. The indices of other elements usually change
+/// with every step, and each change would compile a program.
+const STITCHED_SIZES: &[(&str, &[DType])] = &[("T", &[DType::Int32, DType::Int64])];
+
+fn lower_dynamic_stitch(l: &mut Lowering<'_>) -> Result<()> {
+    let (n, dims) = (l.attrs().size("N")?, l.output_dims(0)?);
+    let mut sources = vec![NO_SOURCE; dims[0]];
+    let (mut rows, mut data) = (0, Vec::new());
+    for i in 0..n {
+        // For equal indices, later inputs and later rows apply.
+        for (from, to) in (rows..).zip(l.ints(i)?) {
+            let slot = usize::try_from(to).ok().and_then(|to| sources.get_mut(to));
+            *slot.ok_or_else(|| err!(InvalidArgument, "indices[{i}] is out of range"))? = from;
+        }
+        let count: usize = l.input_dims(i)?.iter().product();
+        rows += count as i64;
+        data.push(l.input(n + i)?.reshape(&[&[count], &dims[1..]].concat()));
+    }
+    let rows = data[0].concatenate(&data[1..], 0);
+    let sources = rows.constant(&Tensor::vector(&sources)?);
+    l.set(0, gathered(&rows, &sources, 0, 0))
 }
 
 /// Number and shape of the result's rows.

@@ -2,8 +2,9 @@
 
 use half::{bf16, f16};
 use thalweg_graph::{OpDef, ShapeContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
-use thalweg_tensor::{DType, Element, PartialShape, Result, ensure};
+use thalweg_hlo::{Comparison, Value};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
+use thalweg_tensor::{DType, Element, PartialShape, Result, Tensor, ensure};
 
 use crate::split::for_each_rows;
 
@@ -15,6 +16,13 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("UpperBound", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
             u64] => upper_bound),
         cpu_kernel!("Bucketize", "T" in [f32, f64, i32, i64] => bucketize),
+        KernelSpec::lowering("LowerBound", |l| {
+            lower_bound_count(l, |sorted, value| sorted.compare(Comparison::Less, value))
+        }),
+        KernelSpec::lowering("UpperBound", |l| {
+            lower_bound_count(l, |sorted, value| value.compare(Comparison::Less, sorted).not())
+        }),
+        KernelSpec::lowering("Bucketize", lower_bucketize),
     ],
 };
 
@@ -104,6 +112,41 @@ fn bound<T: Element>(
     ctx.set_output(0, out)
 }
 
+/// Counts for each value the elements of its sorted row that come before it.
+fn lower_bound_count(l: &mut Lowering<'_>, is_before: fn(&Value, &Value) -> Value) -> Result<()> {
+    let (sorted, values) = (l.input(0)?, l.input(1)?);
+    ensure!(
+        sorted.rank() == 2 && values.rank() == 2 && sorted.dims()[0] == values.dims()[0],
+        InvalidArgument,
+        "Leading dim_size of both tensors must match: {:?} and {:?}",
+        sorted.dims(),
+        values.dims()
+    );
+    let is_before = is_before(&sorted.expand(1), &values.expand(2));
+    l.set(0, is_before.convert(l.output_dtype(0)).sum(&[2]))
+}
+
+fn lower_bucketize(l: &mut Lowering<'_>) -> Result<()> {
+    let (x, boundaries) = (l.input(0)?, l.attrs().floats("boundaries")?);
+    check_boundaries(boundaries)?;
+    let boundaries = x.constant(&Tensor::vector(boundaries)?);
+    // As the CPU kernel compares: integers as floats.
+    let dtype = if x.dtype() == DType::Double { DType::Double } else { DType::Float };
+    let last = x.rank();
+    let is_below =
+        x.convert(dtype).expand(last).compare(Comparison::Less, &boundaries.convert(dtype));
+    l.set(0, is_below.not().convert(DType::Int32).sum(&[last]))
+}
+
+fn check_boundaries(boundaries: &[f32]) -> Result<()> {
+    ensure!(
+        !boundaries.windows(2).any(|pair| pair[1] < pair[0]),
+        InvalidArgument,
+        "Expected sorted boundaries"
+    );
+    Ok(())
+}
+
 /// Types that are compared with bucket boundaries.
 trait Bucketed: Element {
     /// Whether `self < boundary`.
@@ -136,11 +179,7 @@ impl Bucketed for i64 {
 
 fn bucketize<T: Bucketed>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let boundaries = init.attrs().floats("boundaries")?.to_vec();
-    ensure!(
-        !boundaries.windows(2).any(|pair| pair[1] < pair[0]),
-        InvalidArgument,
-        "Expected sorted boundaries"
-    );
+    check_boundaries(&boundaries)?;
     AnyKernel::new(move |ctx| {
         let mut out = ctx.allocate_output(0, ctx.input(0)?.shape().clone())?;
         let data = ctx.slice::<T>(0)?;

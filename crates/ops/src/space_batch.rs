@@ -2,7 +2,8 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_hlo::Value;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::strided::{Dim, StridedCopy, strides};
@@ -14,6 +15,12 @@ pub(crate) static FAMILY: Family = Family {
         kernel("SpaceToBatchND", space_to_batch, &["block_shape", "paddings"]),
         kernel("BatchToSpace", batch_to_space, &["crops"]),
         kernel("BatchToSpaceND", batch_to_space, &["block_shape", "crops"]),
+        KernelSpec::lowering("SpaceToBatch", lower_to_batch).with_host_inputs(&["paddings"]),
+        KernelSpec::lowering("SpaceToBatchND", lower_to_batch)
+            .with_host_inputs(&["block_shape", "paddings"]),
+        KernelSpec::lowering("BatchToSpace", lower_to_space).with_host_inputs(&["crops"]),
+        KernelSpec::lowering("BatchToSpaceND", lower_to_space)
+            .with_host_inputs(&["block_shape", "crops"]),
     ],
 };
 
@@ -334,6 +341,62 @@ impl Blocks {
             if is_to_batch { (space_start, batch_start) } else { (batch_start, space_start) };
         Some(copy)
     }
+}
+
+/// The input and its blocks, on an accelerator; the shape function has checked the ranks.
+fn lowered_blocks(l: &Lowering<'_>, borders_name: &str) -> Result<(Value, Blocks)> {
+    let x = l.input(0)?;
+    let sizes = match l.attrs().get("block_size") {
+        Some(_) => vec![l.attrs().int("block_size")?; 2],
+        None => l.ints(1)?,
+    };
+    let borders = l.ints(l.num_inputs() - 1)?;
+    ensure!(
+        x.rank() > sizes.len() && borders.len() == 2 * sizes.len(),
+        InvalidArgument,
+        "blocks of {} dimensions with {} {borders_name} do not fit an input of rank {}",
+        sizes.len(),
+        borders.len(),
+        x.rank()
+    );
+    Ok((x, Blocks::checked(&sizes, &borders, borders_name)?))
+}
+
+/// Pads, splits each spatial dimension into blocks, and moves the places in a block to the front.
+fn lower_to_batch(l: &mut Lowering<'_>) -> Result<()> {
+    let (x, blocks) = lowered_blocks(l, "paddings")?;
+    let (dims, n) = (l.output_dims(0)?, blocks.sizes.len());
+    let side = |i: usize| -> Vec<i64> {
+        let inner = blocks.borders.iter().map(|border| border[i] as i64);
+        let after = std::iter::repeat_n(0, x.rank() - 1 - n);
+        std::iter::once(0).chain(inner).chain(after).collect()
+    };
+    let padded = x.pad(&x.scalar_like(0.0), &side(0), &side(1), &vec![0; x.rank()]);
+    let mut split = vec![x.dims()[0]];
+    blocks.sizes.iter().zip(&dims[1..]).for_each(|(&size, &count)| split.extend([count, size]));
+    split.extend(&x.dims()[n + 1..]);
+    let places = (0..n).map(|i| 2 * i + 2);
+    let counts = (0..n).map(|i| 2 * i + 1);
+    let rest = 2 * n + 1..split.len();
+    let order: Vec<usize> = places.chain([0]).chain(counts).chain(rest).collect();
+    l.set(0, padded.reshape(&split).transpose(&order).reshape(&dims))
+}
+
+/// The reverse of [`lower_to_batch`]; borders are cut off.
+fn lower_to_space(l: &mut Lowering<'_>) -> Result<()> {
+    let (x, blocks) = lowered_blocks(l, "crops")?;
+    let (dims, n) = (l.output_dims(0)?, blocks.sizes.len());
+    let split = [&blocks.sizes[..], &[dims[0]], &x.dims()[1..]].concat();
+    let pairs = (0..n).flat_map(|i| [n + 1 + i, i]);
+    let order: Vec<usize> = [n].into_iter().chain(pairs).chain(2 * n + 1..split.len()).collect();
+    let mut whole = x.dims().to_vec();
+    whole[0] = dims[0];
+    whole[1..].iter_mut().zip(&blocks.sizes).for_each(|(d, &size)| *d *= size);
+    let mut starts = vec![0; x.rank()];
+    starts[1..].iter_mut().zip(&blocks.borders).for_each(|(start, border)| *start = border[0]);
+    let limits: Vec<usize> = starts.iter().zip(&dims).map(|(start, size)| start + size).collect();
+    let whole = x.reshape(&split).transpose(&order).reshape(&whole);
+    l.set(0, whole.slice(&starts, &limits, &vec![1; x.rank()]))
 }
 
 /// The attr `block_size` of the 2-D ops.

@@ -2,7 +2,7 @@
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     DType, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16,
 };
@@ -11,6 +11,7 @@ use crate::indices::{FirstBad, Indices};
 use crate::number::Number;
 use crate::segment::SortedIds;
 use crate::segment_gradients;
+use crate::sparse_segment_lowering as lowering;
 use crate::split::{Disjoint, for_each_rows};
 
 pub(crate) static FAMILY: Family = Family {
@@ -53,6 +54,24 @@ pub(crate) static FAMILY: Family = Family {
             host_inputs: &["dense_output_dim0"]),
         cpu_kernel!("SparseSegmentSqrtNGradV2", "T" in [f32, f64, f16, bf16] => sqrt_n_rows_grad;
             host_inputs: &["dense_output_dim0"]),
+        KernelSpec::lowering("SparseSegmentSumWithNumSegments", |l| {
+            lowering::combine(l, Scale::None)
+        })
+        .with_host_inputs(&["num_segments"]),
+        KernelSpec::lowering("SparseSegmentSumGrad", |l| lowering::spread(l, Scale::None))
+            .with_host_inputs(&["output_dim0"]),
+        KernelSpec::lowering("SparseSegmentMeanWithNumSegments", |l| {
+            lowering::combine(l, Scale::Mean)
+        })
+        .with_host_inputs(&["num_segments"]),
+        KernelSpec::lowering("SparseSegmentMeanGrad", |l| lowering::spread(l, Scale::Mean))
+            .with_host_inputs(&["output_dim0"]),
+        KernelSpec::lowering("SparseSegmentSqrtNWithNumSegments", |l| {
+            lowering::combine(l, Scale::SqrtN)
+        })
+        .with_host_inputs(&["num_segments"]),
+        KernelSpec::lowering("SparseSegmentSqrtNGrad", |l| lowering::spread(l, Scale::SqrtN))
+            .with_host_inputs(&["output_dim0"]),
     ],
 };
 
@@ -104,7 +123,8 @@ summed! {
 
 /// How the sum of a segment is scaled.
 #[derive(Clone, Copy, PartialEq)]
-enum Scale {
+pub(crate) enum Scale {
+    /// By 1.
     None,
     /// Divided by the number of rows.
     Mean,

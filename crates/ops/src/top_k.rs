@@ -15,6 +15,7 @@ use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, 
 
 use crate::indices::Indices;
 use crate::split::{Disjoint, for_each_rows};
+use crate::top_k_lowering as lowering;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -33,6 +34,11 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "InTopKV2", create: in_top_k, host_inputs: &["k"], ..KernelSpec::CPU },
         cpu_kernel!("NthElement", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
             u64] => nth_element; host_inputs: &["n"]),
+        KernelSpec::lowering("TopK", lowering::top_k),
+        KernelSpec::lowering("TopKV2", lowering::top_k).with_host_inputs(&["k"]),
+        KernelSpec::lowering("InTopK", lowering::in_top_k),
+        KernelSpec::lowering("InTopKV2", lowering::in_top_k),
+        KernelSpec::lowering("NthElement", lowering::nth_element).with_host_inputs(&["n"]),
     ],
 };
 
@@ -91,7 +97,7 @@ fn top_k_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-fn checked_k(k: i64, columns: Option<usize>) -> Result<usize> {
+pub(crate) fn checked_k(k: i64, columns: Option<usize>) -> Result<usize> {
     let Ok(k) = usize::try_from(k) else {
         bail!(InvalidArgument, "Need k >= 0, got {k}");
     };
@@ -442,7 +448,7 @@ fn nth_element_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-fn checked_n(n: i64, columns: Option<usize>) -> Result<usize> {
+pub(crate) fn checked_n(n: i64, columns: Option<usize>) -> Result<usize> {
     let Ok(place) = usize::try_from(n) else {
         bail!(InvalidArgument, "n must be non-negative but is {n}");
     };

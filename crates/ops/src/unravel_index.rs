@@ -1,14 +1,18 @@
 //! `UnravelIndex`: flat row-major indices to coordinates.
 
 use thalweg_graph::{OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelInit};
-use thalweg_tensor::{Element, PartialShape, Result, Shape, ensure, err};
+use thalweg_hlo::Value;
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
+use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, ensure, err};
 
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[OpDef::new("UnravelIndex", unravel_index_shape)],
-    kernels: &[cpu_kernel!("UnravelIndex", "Tidx" in [i32, i64] => unravel_index)],
+    kernels: &[
+        cpu_kernel!("UnravelIndex", "Tidx" in [i32, i64] => unravel_index),
+        KernelSpec::lowering("UnravelIndex", lower_unravel_index).with_host_inputs(&["dims"]),
+    ],
 };
 
 fn unravel_index_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -25,6 +29,29 @@ fn unravel_index_shape(c: &mut ShapeContext<'_>) -> Result<()> {
         },
     );
     Ok(())
+}
+
+fn lower_unravel_index(l: &mut Lowering<'_>) -> Result<()> {
+    let (indices, dims, shape) = (l.input(0)?, l.ints(1)?, l.output_dims(0)?);
+    ensure!(
+        indices.num_elements() > 0 && indices.rank() <= 1,
+        InvalidArgument,
+        "The indices must be a scalar or a vector that is not empty, got {:?}",
+        indices.dims()
+    );
+    match indices.dtype() {
+        DType::Int64 => product(&dims)?,
+        _ => product(&dims.iter().map(|&d| d as i32).collect::<Vec<_>>())?,
+    };
+    // The product from each dimension on, and of those after it.
+    let whole: Vec<i64> = (0..dims.len()).map(|i| dims[i..].iter().product()).collect();
+    let step: Vec<i64> = (0..dims.len()).map(|i| dims[i + 1..].iter().product()).collect();
+    let column = |values: &[i64]| -> Result<Value> {
+        Ok(indices.constant(&Tensor::vector(values)?).convert(indices.dtype()).expand(1))
+    };
+    let rows = indices.reshape(&[1, indices.num_elements()]);
+    let coordinates = rows.remainder(&column(&whole)?) / column(&step)?;
+    l.set(0, coordinates.reshape(&shape))
 }
 
 /// Integer types of indices.

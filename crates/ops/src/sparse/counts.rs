@@ -2,12 +2,14 @@
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_hlo::Value;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 
 use super::coo::{Coordinates, matrix, set_outputs, set_sparse_outputs};
 use crate::indices::Indices;
 use crate::number::Number;
+use crate::rows_lowering::{scattered, wide};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -22,6 +24,11 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[
         cpu_kernel!("Bincount", "T" in [f32, f64, i32, i64] => bincount),
         cpu_kernel!("DenseBincount", "T" in [f32, f64, i32, i64] => dense_bincount),
+        KernelSpec::lowering("Bincount", |l| lower_bincount(l, false)).with_host_inputs(&["size"]),
+        KernelSpec::lowering("DenseBincount", |l| {
+            lower_bincount(l, l.attrs().bool("binary_output")?)
+        })
+        .with_host_inputs(&["size"]),
         cpu_kernel!("SparseBincount", "T" in [f32, f64, i32, i64] => sparse_bincount),
         cpu_kernel!("RaggedBincount", "T" in [f32, f64, i32, i64] => ragged_bincount),
         cpu_kernel!("DenseCountSparseOutput", "output_type" in [f32, f64, i32, i64] => dense_count),
@@ -171,6 +178,31 @@ fn dense_bincount<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
         }
         ctx.set_output(0, output)
     })
+}
+
+/// Adds weights to bins, of one row or of each row of a matrix.
+fn lower_bincount(l: &mut Lowering<'_>, is_binary: bool) -> Result<()> {
+    let (numbers, weights, dims) = (wide(&l.input(0)?), l.input(2)?, l.output_dims(0)?);
+    let len = numbers.num_elements();
+    ensure!(
+        [0, len].contains(&weights.num_elements()),
+        InvalidArgument,
+        "`weights` must be as many as the numbers, {len}, or none; got shape {:?}",
+        weights.dims()
+    );
+    let one = weights.splat(weights.dtype(), &[len], 1.0);
+    let weights = if is_binary || weights.num_elements() == 0 { one } else { weights.flatten() };
+    let none = weights.splat(weights.dtype(), &dims, 0.0);
+    let bin = numbers.reshape(&[len, 1]);
+    let place = match numbers.dims() {
+        [rows, columns] if dims.len() == 2 => {
+            let row = numbers.iota(numbers.dtype(), &[*rows, *columns], 0).reshape(&[len, 1]);
+            row.concatenate(&[bin], 1)
+        }
+        _ => bin,
+    };
+    let combine = |x: &Value, y: &Value| if is_binary { y.clone() } else { x + y };
+    l.set(0, scattered(&none, &place, &weights, combine)?)
 }
 
 fn sparse_bincount_shape(c: &mut ShapeContext<'_>) -> Result<()> {
