@@ -13,7 +13,7 @@ use thalweg_plan::form_regions;
 use thalweg_tensor::{Budget, Charge, Result, Tensor, ensure, err};
 
 use crate::memory::{Memory, memory_of};
-use crate::pjrt::Client;
+use crate::pjrt::{Client, CompileOptions, OptionValue};
 use crate::region::RegionKernel;
 
 /// Bytes of tensors on a device whose plugin does not say how much memory it has.
@@ -111,6 +111,17 @@ impl Accelerator {
     /// The plugin's client.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
+    }
+
+    /// How programs are compiled for it.
+    pub(crate) fn compile_options(&self) -> CompileOptions {
+        let mut options = CompileOptions { device: self.ordinal, ..CompileOptions::default() };
+        if matches!(self.client.platform_name(), "cpu" | "Host") {
+            // NaN is the greatest and the least number, as in TensorFlow.
+            let precise = ("xla_cpu_enable_fast_min_max".to_owned(), OptionValue::Bool(false));
+            options.overrides.push(precise);
+        }
+        options
     }
 
     /// A tensor of the host in the device's memory; the copy may be under way when this returns.

@@ -22,7 +22,7 @@ use crate::compile::{
 };
 use crate::device::{Accelerator, Precision};
 use crate::memory::{Memory, is_sole_holder, memory_of};
-use crate::pjrt::{Buffer, CompileOptions, Executable};
+use crate::pjrt::{Buffer, Executable};
 
 /// Most programs that a region keeps; the least recently used one goes.
 const PROGRAMS_MAX: usize = 64;
@@ -219,8 +219,7 @@ impl State {
         let executable = match lowered.num_results {
             0 => None,
             _ => {
-                let options =
-                    CompileOptions { device: self.device.ordinal, ..CompileOptions::default() };
+                let options = self.device.compile_options();
                 self.device.counters.compilations.fetch_add(1, Ordering::Relaxed);
                 tracing::debug!(
                     target: "thalweg::accelerator",
