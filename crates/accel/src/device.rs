@@ -39,7 +39,7 @@ pub struct Counters {
 }
 
 /// One device of a plugin, which runs regions of graphs. Each task or session that uses it has it
-/// under a name of its own ([`Accelerator::device`]).
+/// under a name of its own ([`Accelerator::named`]).
 pub struct Accelerator {
     device_type: String,
     pub(crate) client: Arc<Client>,

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use parking_lot::{Mutex, RwLockWriteGuard};
+use parking_lot::Mutex;
 use thalweg_kernel::{
     AsyncCall, AsyncKernel, KernelRegistry, Outputs, StepContext, Value, Variable, VariableBuffer,
 };
@@ -17,11 +17,12 @@ use thalweg_tensor::{
     Charge, Code, DType, Error, ResourceHandle, Result, Tensor, bail, ensure, err,
 };
 
+use crate::cells::Cells;
 use crate::compile::{
     ArgumentSource, InputKind, LoweredRegion, Source, VariableKind, lower_region,
 };
 use crate::device::{Accelerator, Precision};
-use crate::memory::{Memory, is_sole_holder, memory_of};
+use crate::memory::{Memory, memory_of};
 use crate::pjrt::{Buffer, Executable};
 
 /// Most programs that a region keeps; the least recently used one goes.
@@ -550,77 +551,5 @@ impl Inputs {
             }
         }
         key
-    }
-}
-
-/// The values of a region's variables while it is enqueued.
-enum Cells<'a> {
-    /// Locked, in the order of the region's variables.
-    Locked(Vec<Option<RwLockWriteGuard<'a, Tensor>>>),
-    /// Copies of the references, where changes are observed.
-    Snapshots(Vec<Option<Tensor>>),
-}
-
-impl<'a> Cells<'a> {
-    fn lock(buffers: &'a [Option<Arc<VariableBuffer>>], is_observed: bool) -> Result<Cells<'a>> {
-        if is_observed {
-            let snapshot = |b: &Option<Arc<VariableBuffer>>| b.as_ref().map(|b| b.snapshot());
-            return Ok(Cells::Snapshots(buffers.iter().map(snapshot).collect()));
-        }
-        let mut order: Vec<usize> = (0..buffers.len()).filter(|&i| buffers[i].is_some()).collect();
-        let address = |i: usize| buffers[i].as_ref().map(|b| Arc::as_ptr(b).addr());
-        order.sort_by_key(|&i| address(i));
-        ensure!(
-            order.windows(2).all(|w| address(w[0]) != address(w[1])),
-            Internal,
-            "two variables share a buffer"
-        );
-        let mut guards: Vec<Option<RwLockWriteGuard<'a, Tensor>>> =
-            buffers.iter().map(|_| None).collect();
-        for i in order {
-            guards[i] = buffers[i].as_ref().map(|b| b.lock());
-        }
-        Ok(Cells::Locked(guards))
-    }
-
-    fn get(&self, position: usize) -> Option<&Tensor> {
-        match self {
-            Cells::Locked(guards) => guards[position].as_deref(),
-            Cells::Snapshots(snapshots) => snapshots[position].as_ref(),
-        }
-    }
-
-    fn value(&self, position: usize) -> Result<Tensor> {
-        self.get(position)
-            .cloned()
-            .ok_or_else(|| err!(Internal, "an argument of a region has no value"))
-    }
-
-    /// Whether nothing but the variable holds its memory.
-    fn is_sole_holder(&self, position: usize) -> bool {
-        match self {
-            Cells::Locked(guards) => guards[position].as_deref().is_some_and(is_sole_holder),
-            Cells::Snapshots(_) => false,
-        }
-    }
-
-    /// Whether the values have the shapes that the program was compiled for.
-    fn fit(&self, lowered: &LoweredRegion) -> bool {
-        let shapes = lowered.variable_shapes.iter().enumerate();
-        shapes.into_iter().all(|(i, shape)| self.get(i).map(Tensor::shape) == shape.as_ref())
-    }
-
-    /// Replaces a value under its lock; the value comes back if there is no lock or it changes size.
-    fn set(&mut self, position: usize, value: Tensor) -> Option<Tensor> {
-        match self {
-            Cells::Locked(guards) => match &mut guards[position] {
-                Some(guard) if guard.num_elements() == value.num_elements() => {
-                    **guard = value;
-                    None
-                }
-                _ => Some(value),
-            },
-            Cells::Snapshots(_) => Some(value),
-        }
     }
 }

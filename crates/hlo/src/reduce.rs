@@ -53,7 +53,7 @@ impl Value {
         }
         let initial = reduction.identity(self);
         let combine = |a: &[Value], b: &[Value]| vec![reduction.combine(&a[0], &b[0])];
-        Value::reduce_together(&[self.clone()], &[initial], dims, combine).remove(0)
+        Value::reduce_together(std::slice::from_ref(self), &[initial], dims, combine).remove(0)
     }
 
     /// Reduces several values of the same dimensions together; `combine` gets two tuples of scalars.
