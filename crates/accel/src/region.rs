@@ -114,7 +114,7 @@ impl State {
 
     fn run(&self, call: AsyncCall) {
         match self.execute(&call) {
-            Ok(outputs) => self.deliver(outputs, call),
+            Ok(outputs) => self.deliver(&outputs, call),
             Err(e) => call.complete(Err(e)),
         }
     }
@@ -361,7 +361,7 @@ impl State {
     }
 
     /// Completes the call: at once, or when what the host reads has been copied.
-    fn deliver(&self, outputs: Vec<Delivered>, call: AsyncCall) {
+    fn deliver(&self, outputs: &[Delivered], call: AsyncCall) {
         let is_far = |o: &Delivered| o.is_read_on_host && o.tensor.device_memory().is_some();
         let far: Vec<usize> = (0..outputs.len()).filter(|&i| is_far(&outputs[i])).collect();
         let values: Result<Outputs> = outputs

@@ -145,7 +145,7 @@ pub(crate) fn j1(x: &Value) -> Value {
 /// The weight of Neumann's series Σ (-1)^k J₂ₖ / k as an integral over the circle.
 fn neumann(t: f64) -> f64 {
     let term = |k: u32| {
-        let sign = if k % 2 == 0 { 1.0 } else { -1.0 };
+        let sign = if k.is_multiple_of(2) { 1.0 } else { -1.0 };
         sign * (2.0 * f64::from(k) * t).cos() / f64::from(k)
     };
     (1..=30).map(term).sum()

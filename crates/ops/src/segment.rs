@@ -64,11 +64,11 @@ pub(crate) static FAMILY: Family = Family {
         })
         .with_host_inputs(&["num_segments"]),
         KernelSpec::lowering("UnsortedSegmentMin", |l| {
-            lower_unsorted(l, |like| largest(like), |x, y| Update::Min.lower(x, y))
+            lower_unsorted(l, largest, |x, y| Update::Min.lower(x, y))
         })
         .with_host_inputs(&["num_segments"]),
         KernelSpec::lowering("UnsortedSegmentMax", |l| {
-            lower_unsorted(l, |like| least(like), |x, y| Update::Max.lower(x, y))
+            lower_unsorted(l, least, |x, y| Update::Max.lower(x, y))
         })
         .with_host_inputs(&["num_segments"]),
     ],

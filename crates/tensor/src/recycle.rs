@@ -276,7 +276,7 @@ mod tests {
             (0..5 * THREAD_BLOCKS_MAX).map(|i| Tensor::scalar_string(i.to_string())).collect()
         };
         for _ in 0..3 {
-            let tensors = std::thread::spawn(made).join().unwrap();
+            let tensors = std::thread::scope(|scope| scope.spawn(made).join().unwrap());
             for (i, tensor) in tensors.iter().enumerate() {
                 assert_eq!(tensor.strings().unwrap()[0], i.to_string());
             }
