@@ -1,6 +1,7 @@
 //! An accelerator, and the devices of tasks that it is.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,8 +13,10 @@ use thalweg_kernel::{
 use thalweg_plan::form_regions;
 use thalweg_tensor::{Budget, Charge, Result, Tensor, ensure, err};
 
+use crate::discover::default_program_folder;
 use crate::memory::{Memory, memory_of};
-use crate::pjrt::{Client, CompileOptions, OptionValue};
+use crate::pjrt::{Client, CompileOptions, Executable, OptionValue};
+use crate::programs::ProgramFolder;
 use crate::region::RegionKernel;
 
 /// Bytes of tensors on a device whose plugin does not say how much memory it has.
@@ -29,11 +32,74 @@ pub enum Precision {
     Fast,
 }
 
+/// How a process uses accelerators.
+#[derive(Clone, Debug, Default)]
+pub struct AcceleratorOptions {
+    /// How 32-bit products are computed.
+    pub precision: Precision,
+    /// The fraction of a GPU's memory that this process may take, between 0 and 1; `None` leaves it to the
+    /// plugin. Memory is taken as it is needed.
+    pub memory_fraction: Option<f32>,
+    /// Where compiled programs are kept for later processes.
+    pub program_cache: ProgramCache,
+}
+
+/// Where compiled programs are kept for later processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ProgramCache {
+    /// Nowhere.
+    #[default]
+    None,
+    /// In the user's cache folder ([`default_program_folder`]), except programs of XLA's CPU backend, which
+    /// compiles quickly and for one model of processor.
+    Standard,
+    /// In this folder.
+    Folder(PathBuf),
+}
+
+impl ProgramCache {
+    /// The folder for programs of this client. The standard one may be missing; one that was named is
+    /// an error then.
+    fn open(&self, client: &Client) -> Result<Option<ProgramFolder>> {
+        match self {
+            ProgramCache::None => Ok(None),
+            ProgramCache::Standard if is_cpu(client) => Ok(None),
+            ProgramCache::Standard => {
+                let Some(folder) = default_program_folder() else { return Ok(None) };
+                let opened = ProgramFolder::open(&folder).map_err(|e| {
+                    let reason = e.message();
+                    tracing::warn!(target: "thalweg::accelerator", "no program is kept: {reason}");
+                });
+                Ok(opened.ok())
+            }
+            ProgramCache::Folder(folder) => ProgramFolder::open(folder).map(Some),
+        }
+    }
+}
+
+/// Whether the plugin is XLA's CPU backend.
+fn is_cpu(client: &Client) -> bool {
+    matches!(client.platform_name(), "cpu" | "Host")
+}
+
+/// Model and instructions of this machine's processor.
+fn processor() -> String {
+    let all = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let first = all.split("\n\n").next().unwrap_or_default();
+    let is_fixed = |line: &&str| {
+        let name = line.split(':').next().unwrap_or_default().trim_end();
+        ["model name", "flags", "CPU part", "Features"].contains(&name)
+    };
+    first.lines().filter(is_fixed).collect::<Vec<_>>().join("\n")
+}
+
 /// What an accelerator has done so far.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Programs compiled.
     pub compilations: AtomicU64,
+    /// Programs taken from the folder of compiled programs.
+    pub loads: AtomicU64,
     /// Programs run.
     pub executions: AtomicU64,
 }
@@ -49,17 +115,17 @@ pub struct Accelerator {
     pub(crate) budget: Arc<Budget>,
     pub(crate) precision: Precision,
     pub(crate) counters: Counters,
+    programs: Option<ProgramFolder>,
 }
 
 impl Accelerator {
-    /// The device `ordinal` of a client as one of type `device_type`, whose tensors take at most
-    /// `memory_limit` bytes of its memory; without a limit, what the plugin says that it has.
+    /// The device `ordinal` of a client as one of type `device_type`. Its tensors take at most the memory
+    /// that the plugin says it has.
     pub fn new(
         client: Arc<Client>,
         ordinal: usize,
         device_type: &str,
-        memory_limit: Option<usize>,
-        precision: Precision,
+        options: &AcceleratorOptions,
     ) -> Result<Arc<Accelerator>> {
         ensure!(
             ACCELERATORS.contains(&device_type),
@@ -76,14 +142,15 @@ impl Accelerator {
         })?;
         let stats = device.memory_stats().unwrap_or_default();
         let of_plugin = stats.bytes_limit.and_then(|bytes| usize::try_from(bytes).ok());
-        let limit = memory_limit.or(of_plugin).unwrap_or(UNKNOWN_MEMORY_BYTES);
+        let programs = options.program_cache.open(&client)?;
         Ok(Arc::new(Accelerator {
             device_type: device_type.to_owned(),
-            budget: Budget::new(limit),
+            budget: Budget::new(of_plugin.unwrap_or(UNKNOWN_MEMORY_BYTES)),
             client,
             ordinal,
-            precision,
+            precision: options.precision,
             counters: Counters::default(),
+            programs,
         }))
     }
 
@@ -97,10 +164,15 @@ impl Accelerator {
         &self.client.devices()[self.ordinal]
     }
 
-    /// What it has done so far: compilations and executions.
+    /// What it has done so far: compilations (programs from the folder do not count) and executions.
     pub fn counts(&self) -> (u64, u64) {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (load(&self.counters.compilations), load(&self.counters.executions))
+    }
+
+    /// Programs taken from the folder of compiled programs.
+    pub fn loads(&self) -> u64 {
+        self.counters.loads.load(Ordering::Relaxed)
     }
 
     /// Bytes of tensors in its memory.
@@ -113,10 +185,54 @@ impl Accelerator {
         &self.client
     }
 
+    /// Compiles a program for it, or loads what an earlier process compiled.
+    pub(crate) fn compile(&self, text: &str) -> Result<Arc<Executable>> {
+        let options = self.compile_options();
+        let Some(programs) = &self.programs else { return self.compile_anew(text, &options) };
+        let key = self.program_key(text, &options);
+        if let Some(program) = programs.read(&key) {
+            match self.client.deserialize(&program, &options) {
+                Ok(executable) => {
+                    self.counters.loads.fetch_add(1, Ordering::Relaxed);
+                    return Ok(executable);
+                }
+                Err(e) => {
+                    let reason = e.message();
+                    tracing::debug!(target: "thalweg::accelerator", "compiled again: {reason}");
+                    programs.remove(&key);
+                }
+            }
+        }
+        let executable = self.compile_anew(text, &options)?;
+        // Not every plugin writes programs.
+        if let Ok(program) = executable.serialize() {
+            programs.write(&key, &program);
+        }
+        Ok(executable)
+    }
+
+    /// Everything that a compiled program depends on: the plugin's file, the device, the options, the text.
+    fn program_key(&self, text: &str, options: &CompileOptions) -> Vec<u8> {
+        let (client, plugin) = (&self.client, self.client.plugin());
+        let file = std::fs::metadata(plugin.path()).ok();
+        let file = file.map(|m| (m.len(), m.modified().ok()));
+        let (path, version) = (plugin.path().display(), client.platform_version());
+        let kind = self.plugin_device().kind();
+        // Programs of XLA's CPU backend use all instructions of the processor.
+        let processor = if is_cpu(client) { processor() } else { String::new() };
+        format!("{path}\n{file:?}\n{version}\n{kind}\n{processor}\n{options:?}\n{text}")
+            .into_bytes()
+    }
+
+    fn compile_anew(&self, text: &str, options: &CompileOptions) -> Result<Arc<Executable>> {
+        self.counters.compilations.fetch_add(1, Ordering::Relaxed);
+        self.client.compile(text, options)
+    }
+
     /// How programs are compiled for it.
-    pub(crate) fn compile_options(&self) -> CompileOptions {
+    fn compile_options(&self) -> CompileOptions {
         let mut options = CompileOptions { device: self.ordinal, ..CompileOptions::default() };
-        if matches!(self.client.platform_name(), "cpu" | "Host") {
+        if is_cpu(&self.client) {
             // NaN is the greatest and the least number, as in TensorFlow.
             let precise = ("xla_cpu_enable_fast_min_max".to_owned(), OptionValue::Bool(false));
             options.overrides.push(precise);

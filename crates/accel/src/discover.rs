@@ -9,7 +9,7 @@ use std::sync::Arc;
 use thalweg_kernel::{ACCELERATORS, PhysicalDevice};
 use thalweg_tensor::{Context, Error, Result, bail, ensure, err};
 
-use crate::device::{Accelerator, Precision};
+use crate::device::{Accelerator, AcceleratorOptions};
 use crate::pjrt::{Client, OptionValue, Plugin};
 
 /// The environment variable that names a plugin: `PLUGIN.so[=TYPE[:COUNT]]`.
@@ -103,13 +103,13 @@ impl fmt::Display for Choice {
 }
 
 /// The accelerators of a choice. `auto` without a plugin gives none; a plugin that was named must load.
-pub fn open(choice: &Choice, precision: Precision) -> Result<Vec<Arc<Accelerator>>> {
+pub fn open(choice: &Choice, options: &AcceleratorOptions) -> Result<Vec<Arc<Accelerator>>> {
     match choice {
         Choice::None => Ok(Vec::new()),
-        Choice::Plugin(plugin) => open_plugin(plugin, precision),
+        Choice::Plugin(plugin) => open_plugin(plugin, options),
         Choice::Auto => {
             for candidate in candidates()? {
-                match open_plugin(&candidate, precision) {
+                match open_plugin(&candidate, options) {
                     Ok(devices) => return Ok(devices),
                     Err(e) => {
                         let path = candidate.path.display();
@@ -129,23 +129,23 @@ pub fn open(choice: &Choice, precision: Precision) -> Result<Vec<Arc<Accelerator
 /// The same as devices that tasks name.
 pub fn open_physical(
     choice: &Choice,
-    precision: Precision,
+    options: &AcceleratorOptions,
 ) -> Result<Vec<Arc<dyn PhysicalDevice>>> {
-    let devices = open(choice, precision)?;
+    let devices = open(choice, options)?;
     Ok(devices.into_iter().map(|device| device as Arc<dyn PhysicalDevice>).collect())
 }
 
-fn open_plugin(choice: &PluginChoice, precision: Precision) -> Result<Vec<Arc<Accelerator>>> {
+fn open_plugin(
+    choice: &PluginChoice,
+    options: &AcceleratorOptions,
+) -> Result<Vec<Arc<Accelerator>>> {
     let named = || choice.path.display().to_string();
     let plugin = Plugin::load(&choice.path)?;
-    // Only XLA's CPU backend makes as many devices as it is asked for.
-    let asked = choice.count.filter(|_| is_cpu_plugin(&choice.path));
-    let count = [("cpu_device_count", OptionValue::Int(asked.unwrap_or(1) as i64))];
-    let options = if asked.is_some() { &count[..] } else { &[] };
+    let of_client = &client_options(choice, options)[..];
     let device_type = choice.device_type.as_deref();
     let client = match device_type {
-        Some(device_type) => Client::create_named(&plugin, options, device_type),
-        None => Client::create(&plugin, options),
+        Some(device_type) => Client::create_named(&plugin, of_client, device_type),
+        None => Client::create(&plugin, of_client),
     };
     let client = client.context(named)?;
     let device_type = match device_type {
@@ -160,14 +160,35 @@ fn open_plugin(choice: &PluginChoice, precision: Precision) -> Result<Vec<Arc<Ac
         "{}: the plugin has {all} devices, not {wanted}",
         named()
     );
-    (0..wanted)
-        .map(|i| Accelerator::new(client.clone(), i, &device_type, None, precision))
-        .collect()
+    (0..wanted).map(|i| Accelerator::new(client.clone(), i, &device_type, options)).collect()
 }
 
-/// Whether a file is called as plugins of XLA's CPU backend are.
-fn is_cpu_plugin(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().contains("cpu"))
+/// The options of a plugin's client, which refuses those that it does not know.
+fn client_options(
+    choice: &PluginChoice,
+    options: &AcceleratorOptions,
+) -> Vec<(&'static str, OptionValue)> {
+    let name = choice.path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let mut all = Vec::new();
+    // Only XLA's CPU backend makes as many devices as it is asked for.
+    if let Some(count) = choice.count.filter(|_| name.contains("cpu")) {
+        all.push(("cpu_device_count", OptionValue::Int(count as i64)));
+    }
+    if name.contains("cuda") || name.contains("rocm") {
+        // Else one process takes three quarters of the memory at once, and no other can run beside it.
+        all.push(("preallocate", OptionValue::Bool(false)));
+        if let Some(fraction) = options.memory_fraction {
+            all.push(("memory_fraction", OptionValue::Float(fraction)));
+        }
+    }
+    all
+}
+
+/// The folder of compiled programs of this user: below `XDG_CACHE_HOME` or `~/.cache`.
+pub fn default_program_folder() -> Option<PathBuf> {
+    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(caches.join("thalweg").join("programs"))
 }
 
 /// The device type of a plugin's platform.
@@ -277,9 +298,9 @@ mod tests {
     #[test]
     fn a_plugin_that_was_named_must_exist() {
         let choice: Choice = "/nowhere/plugin.so".parse().unwrap();
-        let e = open(&choice, Precision::Full).unwrap_err();
+        let e = open(&choice, &AcceleratorOptions::default()).unwrap_err();
         assert_eq!(e.code(), thalweg_tensor::Code::NotFound, "{e}");
-        assert!(open(&Choice::None, Precision::Full).unwrap().is_empty());
+        assert!(open(&Choice::None, &AcceleratorOptions::default()).unwrap().is_empty());
     }
 
     #[test]

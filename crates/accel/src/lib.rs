@@ -10,10 +10,12 @@ mod discover;
 mod measure;
 mod memory;
 pub mod pjrt;
+mod programs;
 mod region;
 
-pub use device::{Accelerator, Counters, Precision};
+pub use device::{Accelerator, AcceleratorOptions, Counters, Precision, ProgramCache};
 pub use discover::{
-    Choice, PLUGIN_VARIABLE, PluginChoice, candidates, open, open_physical, searched_folders,
+    Choice, PLUGIN_VARIABLE, PluginChoice, candidates, default_program_folder, open, open_physical,
+    searched_folders,
 };
 pub use measure::Probe;

@@ -220,15 +220,13 @@ impl State {
         let executable = match lowered.num_results {
             0 => None,
             _ => {
-                let options = self.device.compile_options();
-                self.device.counters.compilations.fetch_add(1, Ordering::Relaxed);
                 tracing::debug!(
                     target: "thalweg::accelerator",
                     "compiling the region around {}:\n{}",
                     self.name(),
                     lowered.text
                 );
-                let compiled = self.device.client.compile(&lowered.text, &options);
+                let compiled = self.device.compile(&lowered.text);
                 Some(compiled.map_err(|e| self.not_compiled(e))?)
             }
         };

@@ -5,7 +5,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 #[path = "../../ops/tests/support/cases.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod cases;
 mod support;
 

@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::Arc;
 
-use thalweg_accel::Accelerator;
+use thalweg_accel::{Accelerator, AcceleratorOptions, ProgramCache};
 use thalweg_graph::{Output, Scope};
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_runtime::Session;
@@ -151,4 +151,42 @@ fn errors_name_the_node() {
     // The session goes on.
     let feeds = [("x:0", matrix(2, 3).unwrap()), ("y:0", matrix(3, 2).unwrap())];
     session.run(&feeds, &["product:0"], &[]).unwrap();
+}
+
+/// Each accelerator opened here stands for a process.
+#[test]
+fn the_next_process_loads_what_this_one_compiled() {
+    let name = format!("thalweg-session-programs-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let program_cache = ProgramCache::Folder(folder.clone());
+    let options = AcceleratorOptions { program_cache, ..AcceleratorOptions::default() };
+    let open =
+        || support::accelerator_with("the_next_process_loads_what_this_one_compiled", &options);
+    let mut s = scope();
+    let x = placeholder(&mut s, "x", DType::Float);
+    node(&mut s, "Mul", "y", &[x, x]);
+    let run = |accelerator: &Arc<Accelerator>, fed: &[f32]| {
+        let session = session(&s, accelerator);
+        let fed = Tensor::vector(fed).unwrap();
+        let got = session.run(&[("x:0", fed)], &["y:0"], &[]).unwrap();
+        (floats(&got[0]), accelerator.counts().0, accelerator.loads())
+    };
+    let Some(first) = open() else { return };
+    assert_eq!(run(&first, &[2.0, 3.0]), (vec![4.0, 9.0], 1, 0));
+    let second = open().unwrap();
+    assert_eq!(run(&second, &[4.0, 5.0]), (vec![16.0, 25.0], 0, 1));
+    // Another shape is another program.
+    assert_eq!(run(&second, &[4.0]), (vec![16.0], 1, 1));
+    // What the plugin cannot load is compiled again.
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let end = bytes.len() - 1;
+        bytes[end] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let third = open().unwrap();
+    assert_eq!(run(&third, &[2.0, 3.0]), (vec![4.0, 9.0], 1, 0));
+    assert_eq!(run(&open().unwrap(), &[2.0, 3.0]), (vec![4.0, 9.0], 0, 1));
+    std::fs::remove_dir_all(&folder).unwrap();
 }

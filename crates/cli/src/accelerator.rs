@@ -1,8 +1,9 @@
 //! Flags that say which accelerators a command uses.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use thalweg_accel::{Choice, Precision};
+use thalweg_accel::{AcceleratorOptions, Choice, Precision, ProgramCache};
 use thalweg_kernel::{
     Device, DeviceDescription, DeviceName, HostDevice, PhysicalDevice, name_devices,
 };
@@ -23,6 +24,24 @@ pub(crate) struct AcceleratorFlags {
     /// TensorFlow does by default)
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     pub(crate) precision: PrecisionFlag,
+
+    /// The fraction of a GPU's memory that this process may take; processes that share a GPU need one
+    /// [default: the plugin's, 0.75 of CUDA's]
+    #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
+    pub(crate) accelerator_memory: Option<f32>,
+
+    /// Folder in which compiled programs are kept for later processes, or none [default:
+    /// ~/.cache/thalweg/programs; nothing of XLA's CPU backend]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) program_cache: Option<PathBuf>,
+}
+
+fn parse_fraction(text: &str) -> std::result::Result<f32, String> {
+    let fraction: f32 = text.parse().map_err(|_| "expected a number between 0 and 1".to_owned())?;
+    if fraction > 0.0 && fraction <= 1.0 {
+        return Ok(fraction);
+    }
+    Err("expected a number above 0, at most 1".to_owned())
 }
 
 /// See [`Precision`].
@@ -43,10 +62,23 @@ impl From<PrecisionFlag> for Precision {
 }
 
 impl AcceleratorFlags {
+    fn options(&self) -> AcceleratorOptions {
+        let program_cache = match &self.program_cache {
+            None => ProgramCache::Standard,
+            Some(folder) if folder.as_os_str() == "none" => ProgramCache::None,
+            Some(folder) => ProgramCache::Folder(folder.clone()),
+        };
+        AcceleratorOptions {
+            precision: self.precision.into(),
+            memory_fraction: self.accelerator_memory,
+            program_cache,
+        }
+    }
+
     /// The accelerators.
     pub(crate) fn open(&self) -> Result<Vec<Arc<dyn PhysicalDevice>>> {
         let choice = self.accelerator.clone().unwrap_or_default();
-        let devices = thalweg_accel::open(&choice, self.precision.into())?;
+        let devices = thalweg_accel::open(&choice, &self.options())?;
         for device in &devices {
             let (kind, plugin) = (device.plugin_device().kind(), device.client().plugin());
             info!(

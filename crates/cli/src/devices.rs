@@ -1,12 +1,13 @@
 //! `thalweg devices`: the devices of this machine, and what is missing for others.
 
 use std::io::Write;
-use std::time::Instant;
 
 use serde_json::json;
 use thalweg_accel::{
-    Accelerator, Choice, PLUGIN_VARIABLE, Precision, Probe, candidates, open, searched_folders,
+    Accelerator, AcceleratorOptions, Choice, PLUGIN_VARIABLE, Probe, candidates, open,
+    searched_folders,
 };
+use thalweg_runtime::system_environment;
 use thalweg_tensor::{DType, Result};
 
 use crate::Failure;
@@ -43,7 +44,7 @@ struct Row {
 /// Lists the devices.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let choice = args.accelerator.clone().unwrap_or(Choice::Auto);
-    let devices = open(&choice, Precision::Fast)?;
+    let devices = open(&choice, &AcceleratorOptions::default())?;
     let rows: Vec<Row> = devices
         .iter()
         .enumerate()
@@ -102,12 +103,13 @@ fn measure(device: &Accelerator) -> Result<[f64; 3]> {
 
 /// Work a second, the best of a few runs.
 fn rate(probe: &Probe) -> Result<f64> {
+    let clock = system_environment().clock;
     probe.run()?;
     let mut best = f64::INFINITY;
     for _ in 0..5 {
-        let begin = Instant::now();
+        let begin = clock.monotonic();
         probe.run()?;
-        best = best.min(begin.elapsed().as_secs_f64());
+        best = best.min(clock.monotonic().saturating_sub(begin).as_secs_f64());
     }
     Ok(probe.work / best)
 }

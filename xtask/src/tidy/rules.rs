@@ -24,6 +24,8 @@ pub(crate) const UNSAFE: &[&str] = &[
 const CLOCKS_AND_THREADS: &[&str] = &[
     // A client cannot be closed on a thread of its own.
     "crates/accel/src/pjrt/raw/client.rs",
+    // The time at which a file was last used.
+    "crates/accel/src/programs.rs",
     "crates/runtime/src/execute/deadline.rs",
     "crates/runtime/src/environment.rs",
     "crates/runtime/src/pool/mod.rs",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use thalweg_accel::pjrt::{Client, OptionValue, Plugin};
-use thalweg_accel::{Accelerator, Precision};
+use thalweg_accel::{Accelerator, AcceleratorOptions};
 use thalweg_kernel::{DeviceDescription, DeviceName, HostDevice, PhysicalDevice};
 use thalweg_plan::Choice;
 use thalweg_runtime::SessionOptions;
@@ -18,6 +18,14 @@ pub(crate) const DEVICE: &str = "/device:XLA_CPU:0";
 
 /// The first device of the plugin; a record that `test` is skipped if there is none.
 pub(crate) fn accelerator(test: &str) -> Option<Arc<Accelerator>> {
+    accelerator_with(test, &AcceleratorOptions::default())
+}
+
+/// The same with options.
+pub(crate) fn accelerator_with(
+    test: &str,
+    options: &AcceleratorOptions,
+) -> Option<Arc<Accelerator>> {
     let path = std::env::var_os("THALWEG_TEST_PJRT_PLUGIN").map(PathBuf::from);
     let Some(path) = path else {
         skips::skipped(test, "THALWEG_TEST_PJRT_PLUGIN names no plugin");
@@ -25,7 +33,7 @@ pub(crate) fn accelerator(test: &str) -> Option<Arc<Accelerator>> {
     };
     let plugin = Plugin::load(&path).unwrap();
     let client = Client::create(&plugin, &[("cpu_device_count", OptionValue::Int(1))]).unwrap();
-    Some(Accelerator::new(client, 0, "XLA_CPU", None, Precision::Full).unwrap())
+    Some(Accelerator::new(client, 0, "XLA_CPU", options).unwrap())
 }
 
 /// A session of a CPU and the accelerator.

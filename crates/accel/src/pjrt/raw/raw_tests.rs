@@ -212,6 +212,7 @@ mod plugin {
     pub(super) const FOREIGN_DEVICE: usize = 11;
     pub(super) const NOTHING_SERIALIZED: usize = 12;
     pub(super) const FAILED: usize = 13;
+    pub(super) const NO_PROGRAM: usize = 14;
 
     pub(super) fn is(odd: usize) -> bool {
         ODD.load(Ordering::SeqCst) == odd
@@ -272,6 +273,21 @@ mod plugin {
     unsafe extern "C" fn compile(args: *mut Slot) -> Slot {
         // SAFETY: as above.
         unsafe { set(args, 6, made(0x30)) };
+        null_mut()
+    }
+
+    /// Takes what `serialize` gives.
+    unsafe extern "C" fn deserialize(args: *mut Slot) -> Slot {
+        // SAFETY: as above; the caller passes bytes and their number.
+        unsafe {
+            let (start, bytes) = (get(args, 3).cast::<u8>(), get(args, 4).addr());
+            if std::slice::from_raw_parts(start, bytes) != b"code" {
+                return error(3, b"no program");
+            }
+            if !is(NO_PROGRAM) {
+                set(args, 5, made(0x30));
+            }
+        }
         null_mut()
     }
 
@@ -398,6 +414,7 @@ mod plugin {
             .with(Function::ClientDestroy, client_destroyed)
             .with(Function::ClientAddressableDevices, devices)
             .with(Function::ClientCompile, compile)
+            .with(Function::ExecutableDeserializeAndLoad, deserialize)
             .with(Function::LoadedExecutableAddressableDevices, devices_of_executable)
             .with(Function::LoadedExecutableGetExecutable, program)
             .with(Function::ExecutableNumOutputs, outputs)
@@ -454,10 +471,13 @@ fn downloaded(buffer: &Buffer, target: Tensor) -> Result<Tensor> {
 
 #[test]
 fn a_plain_plugin_works() {
-    with_odd_plugin(0, |_, program, buffer| {
+    with_odd_plugin(0, |client, program, buffer| {
         assert_eq!(program.devices().unwrap(), [0]);
         assert_eq!(program.num_outputs().unwrap(), 2);
         assert_eq!(program.serialize().unwrap(), b"code");
+        assert_eq!(client.deserialize(b"code", b"").unwrap().devices().unwrap(), [0]);
+        let e = client.deserialize(b"cod", b"").err().unwrap();
+        assert_eq!((e.code(), e.message()), (Code::InvalidArgument, "no program"));
         assert_eq!(program.execute(&[&buffer], &[], 2).unwrap().len(), 2);
         assert_eq!(buffer.dims().unwrap(), [2, 3]);
         outcome_of(&buffer).unwrap();
@@ -492,6 +512,9 @@ fn odd_programs_are_errors() {
     });
     with_odd_plugin(plugin::NOTHING_SERIALIZED, |_, program, _| {
         assert_eq!(program.serialize().unwrap_err().code(), Code::Internal);
+    });
+    with_odd_plugin(plugin::NO_PROGRAM, |client, _, _| {
+        assert_eq!(client.deserialize(b"code", b"").err().unwrap().code(), Code::Internal);
     });
     with_odd_plugin(plugin::NO_BUFFER, |client, program, buffer| {
         let e = program.execute(&[&buffer], &[], 2).err().unwrap();
