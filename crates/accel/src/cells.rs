@@ -7,7 +7,7 @@ use parking_lot::RwLockWriteGuard;
 use thalweg_kernel::VariableBuffer;
 use thalweg_tensor::{Result, Tensor, ensure, err};
 
-use crate::compile::LoweredRegion;
+use crate::inputs::Signature;
 use crate::memory::is_sole_holder;
 
 /// The values of a region's variables while it is enqueued.
@@ -64,10 +64,14 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// Whether the values have the shapes that the program was compiled for.
-    pub(crate) fn fit(&self, lowered: &LoweredRegion) -> bool {
-        let shapes = lowered.variable_shapes.iter().enumerate();
-        shapes.into_iter().all(|(i, shape)| self.get(i).map(Tensor::shape) == shape.as_ref())
+    /// Whether the values are of the types that a program was compiled for.
+    pub(crate) fn fit(&self, signature: &Signature) -> bool {
+        let types = signature.variables().iter().enumerate();
+        types.into_iter().all(|(i, value_type)| match (self.get(i), value_type) {
+            (Some(value), Some(value_type)) => value_type.is_of(value),
+            (None, None) => true,
+            _ => false,
+        })
     }
 
     /// Replaces a value under its lock; the value comes back if there is no lock or it changes size.

@@ -57,8 +57,8 @@ pub(crate) struct LoweredRegion {
     pub(crate) arguments: Vec<ArgumentSource>,
     pub(crate) num_results: usize,
     pub(crate) outputs: Vec<Source>,
-    /// For each variable, the shape that it has before.
-    pub(crate) variable_shapes: Vec<Option<Shape>>,
+    /// For each argument, whether the program may take its memory for a result.
+    pub(crate) is_donated: Vec<bool>,
     /// The variables that the region assigns, and their new values.
     pub(crate) assigned: Vec<(usize, Source)>,
 }
@@ -118,9 +118,7 @@ pub(crate) fn lower_region(
         body.visit(id)?;
     }
     let Body { operands, variables: cells, .. } = body;
-    let lowered = finish(region, program, sources, &operands, &cells)?;
-    let variable_shapes = variables.iter().map(|v| v.shape.clone()).collect();
-    Ok(LoweredRegion { variable_shapes, ..lowered })
+    finish(region, program, sources, &operands, &cells)
 }
 
 /// The program's arguments: inputs in device memory, then variables that have a value.
@@ -316,16 +314,17 @@ fn finish(
             assigned.insert(position, source(value));
         }
     }
+    let mut is_donated = vec![false; arguments.len()];
     for (index, argument) in arguments.iter().enumerate() {
         if let ArgumentSource::Variable(position) = argument
             && matches!(assigned.get(position), Some(Source::Result(_)))
         {
             program.donate(index);
+            is_donated[index] = true;
         }
     }
     let num_results = results.len();
     let text = program.finish(&results)?;
     let assigned = assigned.into_iter().collect();
-    let variable_shapes = Vec::new();
-    Ok(LoweredRegion { text, arguments, num_results, outputs, variable_shapes, assigned })
+    Ok(LoweredRegion { text, arguments, num_results, outputs, is_donated, assigned })
 }

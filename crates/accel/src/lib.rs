@@ -7,6 +7,7 @@ mod cells;
 mod compile;
 mod device;
 mod discover;
+mod inputs;
 mod measure;
 mod memory;
 pub mod pjrt;

@@ -10,18 +10,15 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use thalweg_kernel::{
-    AsyncCall, AsyncKernel, KernelRegistry, Outputs, StepContext, Value, Variable, VariableBuffer,
+    AsyncCall, AsyncKernel, KernelRegistry, Outputs, StepContext, Value, VariableBuffer,
 };
 use thalweg_plan::Region;
-use thalweg_tensor::{
-    Charge, Code, DType, Error, ResourceHandle, Result, Tensor, bail, ensure, err,
-};
+use thalweg_tensor::{Charge, DType, Error, Result, Tensor, bail, ensure, err};
 
 use crate::cells::Cells;
-use crate::compile::{
-    ArgumentSource, InputKind, LoweredRegion, Source, VariableKind, lower_region,
-};
+use crate::compile::{ArgumentSource, LoweredRegion, Source, lower_region};
 use crate::device::{Accelerator, Precision};
+use crate::inputs::{Input, Inputs, Signature};
 use crate::memory::{Memory, memory_of};
 use crate::pjrt::{Buffer, Executable};
 
@@ -45,39 +42,15 @@ struct State {
 /// The programs of a region by what they were compiled for, the least recently used first.
 #[derive(Default)]
 struct Programs {
-    all: Vec<(Key, Arc<Compiled>)>,
+    all: Vec<Arc<Compiled>>,
     compilations: u64,
 }
 
-/// Shapes and dtypes of inputs and variables, and the values of inputs that programs depend on.
-type Key = Vec<u8>;
-
 struct Compiled {
+    signature: Signature,
     lowered: LoweredRegion,
     /// `None` if there is nothing to compute.
     executable: Option<Arc<Executable>>,
-}
-
-/// An input of a region in one step.
-enum Input {
-    Known(Tensor),
-    Memory(Arc<Memory>),
-    Variable(usize),
-}
-
-/// The inputs of a region in one step.
-struct Inputs {
-    all: Vec<Input>,
-    variables: Vec<Arc<Variable>>,
-    /// Variables of handles that nothing has assigned yet: the region may be the first.
-    missing: Vec<Missing>,
-}
-
-/// A variable that the task does not have yet.
-struct Missing {
-    position: usize,
-    handle: ResourceHandle,
-    error: Error,
 }
 
 impl RegionKernel {
@@ -121,9 +94,10 @@ impl State {
 
     fn execute(&self, call: &AsyncCall) -> Result<Vec<Delivered>> {
         let mut inputs = self.inputs(call)?;
-        // The shape of a variable may change between the look at it and its lock.
-        for _ in 0..8 {
-            let compiled = self.program(&inputs)?;
+        // First the program that the inputs alone suggest: its variables are looked at under their locks.
+        // Then one for the variables as they are; they may change between that look and the locks.
+        for attempt in 0..8 {
+            let compiled = self.program(&inputs, attempt > 0)?;
             inputs.create_missing(&compiled.lowered, &call.step)?;
             match self.enqueue(&compiled, &inputs, &call.step)? {
                 Some(outputs) => return Ok(outputs),
@@ -134,11 +108,7 @@ impl State {
     }
 
     fn inputs(&self, call: &AsyncCall) -> Result<Inputs> {
-        let mut inputs = Inputs {
-            all: Vec::with_capacity(call.inputs.len()),
-            variables: Vec::new(),
-            missing: Vec::new(),
-        };
+        let mut inputs = Inputs::with_capacity(call.inputs.len());
         for (value, &is_static) in call.inputs.iter().zip(&self.region.is_static) {
             let input = match value {
                 Value::Ref(variable) => inputs.variable(variable.clone()),
@@ -171,17 +141,20 @@ impl State {
         }
     }
 
-    /// The program for these inputs.
-    fn program(&self, inputs: &Inputs) -> Result<Arc<Compiled>> {
-        let key = inputs.key();
+    /// A program for these inputs. Unless `fits_variables`, it may be one for variables of other shapes.
+    fn program(&self, inputs: &Inputs, fits_variables: bool) -> Result<Arc<Compiled>> {
+        let fits = |compiled: &Arc<Compiled>| {
+            let signature = &compiled.signature;
+            signature.takes(inputs) && (!fits_variables || signature.takes_variables(inputs))
+        };
         let mut programs = self.programs.lock();
-        if let Some(position) = programs.all.iter().rposition(|(known, _)| *known == key) {
+        if let Some(position) = programs.all.iter().rposition(fits) {
             let last = programs.all.len() - 1;
             if position != last {
                 let found = programs.all.remove(position);
                 programs.all.push(found);
             }
-            return Ok(programs.all[last].1.clone());
+            return Ok(programs.all[last].clone());
         }
         // Compiled under the lock: other steps wait for the program instead of compiling it too.
         let compiled = Arc::new(self.compile(inputs)?);
@@ -198,7 +171,7 @@ impl State {
         if programs.all.len() >= PROGRAMS_MAX {
             programs.all.remove(0);
         }
-        programs.all.push((key, compiled.clone()));
+        programs.all.push(compiled.clone());
         Ok(compiled)
     }
 
@@ -209,10 +182,11 @@ impl State {
     }
 
     fn compile(&self, inputs: &Inputs) -> Result<Compiled> {
+        let signature = inputs.signature();
         let lowered = lower_region(
             &self.region,
-            &inputs.kinds(),
-            &inputs.variable_kinds(),
+            signature.inputs(),
+            &signature.variable_kinds(inputs),
             &self.kernels,
             self.device.device_type(),
             self.device.precision == Precision::Full,
@@ -230,7 +204,7 @@ impl State {
                 Some(compiled.map_err(|e| self.not_compiled(e))?)
             }
         };
-        Ok(Compiled { lowered, executable })
+        Ok(Compiled { signature, lowered, executable })
     }
 
     fn not_compiled(&self, error: Error) -> Error {
@@ -251,7 +225,7 @@ impl State {
         let buffers: Vec<Option<Arc<VariableBuffer>>> =
             inputs.variables.iter().map(|v| v.buffer().ok()).collect();
         let mut cells = Cells::lock(&buffers, is_observed)?;
-        if !cells.fit(lowered) {
+        if !cells.fit(&compiled.signature) {
             return Ok(None);
         }
         let (results, arguments) = match &compiled.executable {
@@ -343,12 +317,11 @@ impl State {
                 ArgumentSource::Variable(position) => {
                     let is_sole_holder = cells.is_sole_holder(position);
                     let value = cells.value(position)?;
-                    let is_assigned = lowered.assigned.iter().any(|(p, _)| *p == position);
                     if value.device_memory().is_none() {
                         arguments.push(Argument(Arc::new(self.device.put(&value)?)));
                         continue;
                     }
-                    if !(is_assigned && is_sole_holder) {
+                    if lowered.is_donated[i] && !is_sole_holder {
                         kept.push(i);
                     }
                     arguments.push(Argument(memory_of(&value)?));
@@ -442,112 +415,5 @@ impl Pending {
             let background = call.step.background().clone();
             background.spawn(Box::new(move || call.complete(result)));
         }
-    }
-}
-
-impl Inputs {
-    /// The input that refers to a variable; several may refer to the same one.
-    fn variable(&mut self, variable: Arc<Variable>) -> Input {
-        let known = self.variables.iter().position(|v| Arc::ptr_eq(v, &variable));
-        Input::Variable(known.unwrap_or_else(|| {
-            self.variables.push(variable);
-            self.variables.len() - 1
-        }))
-    }
-
-    /// The input that is a handle of a variable, which need not exist.
-    fn handle(&mut self, handle: &ResourceHandle, step: &StepContext) -> Result<Input> {
-        let error = match step.resources().resolve(handle) {
-            Ok(variable) => return Ok(self.variable(variable)),
-            Err(e) => e,
-        };
-        let is_same = |m: &&Missing| {
-            (&m.handle.container, &m.handle.name) == (&handle.container, &handle.name)
-        };
-        if let Some(known) = self.missing.iter().find(is_same) {
-            return Ok(Input::Variable(known.position));
-        }
-        let declared = handle.dtypes_and_shapes.first().filter(|_| handle.owned.is_none());
-        let (Some((dtype, shape)), Code::NotFound) = (declared, error.code()) else {
-            return Err(error);
-        };
-        let budget = step.state_budget().clone();
-        let variable = Variable::new(handle.name.clone(), *dtype, shape.clone(), budget);
-        let input = self.variable(Arc::new(variable));
-        let position = self.variables.len() - 1;
-        self.missing.push(Missing { position, handle: handle.clone(), error });
-        Ok(input)
-    }
-
-    /// Makes the variables that the region is the first to assign; the error of one that it does not.
-    fn create_missing(&mut self, lowered: &LoweredRegion, step: &StepContext) -> Result<()> {
-        for Missing { position, handle, error } in std::mem::take(&mut self.missing) {
-            if !lowered.assigned.iter().any(|(assigned, _)| *assigned == position) {
-                return Err(error);
-            }
-            let (container, name) = (handle.container.clone(), handle.name.clone());
-            let new = &self.variables[position];
-            let (dtype, shape) = (new.dtype(), new.shape().clone());
-            let budget = step.state_budget().clone();
-            let make = || Ok(Variable::new(name.clone(), dtype, shape, budget));
-            self.variables[position] =
-                step.resources().find_or_create(container, name.clone(), make)?;
-        }
-        Ok(())
-    }
-
-    fn kinds(&self) -> Vec<InputKind> {
-        let kind = |input: &Input| match input {
-            Input::Known(tensor) => InputKind::Known(tensor.clone()),
-            Input::Memory(memory) => {
-                InputKind::Buffer(memory.buffer.dtype(), memory.buffer.shape().clone())
-            }
-            Input::Variable(position) => InputKind::Variable(*position),
-        };
-        self.all.iter().map(kind).collect()
-    }
-
-    fn variable_kinds(&self) -> Vec<VariableKind> {
-        let kind = |v: &Arc<Variable>| VariableKind {
-            name: v.name().to_string(),
-            dtype: v.dtype(),
-            declared: v.shape().clone(),
-            shape: v.snapshot().map(|t| t.shape().clone()),
-        };
-        self.variables.iter().map(kind).collect()
-    }
-
-    fn key(&self) -> Key {
-        let mut key = Key::new();
-        let put = |key: &mut Key, n: usize| key.extend((n as u64).to_le_bytes());
-        let shape = |key: &mut Key, dtype: DType, dims: &[usize]| {
-            key.push(dtype as u8);
-            put(key, dims.len());
-            dims.iter().for_each(|&d| put(key, d));
-        };
-        for input in &self.all {
-            match input {
-                Input::Known(tensor) => {
-                    key.push(0);
-                    shape(&mut key, tensor.dtype(), tensor.shape().dims());
-                    key.extend(tensor.as_bytes().unwrap_or_default());
-                }
-                Input::Memory(memory) => {
-                    key.push(1);
-                    shape(&mut key, memory.buffer.dtype(), memory.buffer.dims());
-                }
-                Input::Variable(position) => {
-                    key.push(2);
-                    put(&mut key, *position);
-                }
-            }
-        }
-        for variable in &self.variables {
-            match variable.snapshot() {
-                Some(value) => shape(&mut key, value.dtype(), value.shape().dims()),
-                None => key.push(u8::MAX),
-            }
-        }
-        key
     }
 }

@@ -1,8 +1,8 @@
 //! Compiled programs.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use thalweg_tensor::{Result, ensure};
+use thalweg_tensor::{DType, Result, Shape, ensure};
 
 use super::buffer::describe;
 use super::{Buffer, Device, raw};
@@ -11,6 +11,8 @@ use super::{Buffer, Device, raw};
 pub struct Executable {
     raw: raw::Executable,
     outputs: usize,
+    /// What the outputs of the first execution were, and so those of every other.
+    types: OnceLock<Vec<(DType, Shape)>>,
     device: usize,
     space: Arc<str>,
 }
@@ -26,7 +28,8 @@ impl Executable {
         );
         let outputs = raw.num_outputs()?;
         let space = device.space.clone();
-        Ok(Arc::new(Executable { raw, outputs, device: expected, space }))
+        let types = OnceLock::new();
+        Ok(Arc::new(Executable { raw, outputs, types, device: expected, space }))
     }
 
     /// Ordinal of the device on which it runs.
@@ -56,7 +59,20 @@ impl Executable {
         let kept: Vec<i64> = not_donatable.iter().map(|&index| index as i64).collect();
         let raw: Vec<&raw::Buffer> = arguments.iter().map(|buffer| &buffer.raw).collect();
         let outputs = self.raw.execute(&raw, &kept, self.outputs)?;
-        outputs.into_iter().map(|raw| describe(raw, self.device, &self.space)).collect()
+        if let Some(types) = self.types.get() {
+            let buffer = |(raw, (dtype, shape)): (_, &(DType, Shape))| Buffer {
+                raw,
+                dtype: *dtype,
+                shape: shape.clone(),
+                device: self.device,
+                space: self.space.clone(),
+            };
+            return Ok(outputs.into_iter().zip(types).map(buffer).collect());
+        }
+        let describe = |raw| describe(raw, self.device, &self.space);
+        let buffers = outputs.into_iter().map(describe).collect::<Result<Vec<Buffer>>>()?;
+        self.types.get_or_init(|| buffers.iter().map(|b| (b.dtype, b.shape.clone())).collect());
+        Ok(buffers)
     }
 }
 
