@@ -59,6 +59,10 @@ pub(crate) struct LoweredRegion {
     pub(crate) outputs: Vec<Source>,
     /// For each argument, whether the program may take its memory for a result.
     pub(crate) is_donated: Vec<bool>,
+    /// Sizes of the results in bytes.
+    pub(crate) result_bytes: Vec<usize>,
+    /// For each result that replaces a value of the same size, the argument that donates its memory.
+    pub(crate) donors: Vec<Option<usize>>,
     /// The variables that the region assigns, and their new values.
     pub(crate) assigned: Vec<(usize, Source)>,
 }
@@ -118,7 +122,7 @@ pub(crate) fn lower_region(
         body.visit(id)?;
     }
     let Body { operands, variables: cells, .. } = body;
-    finish(region, program, sources, &operands, &cells)
+    finish(region, program, (sources, &values), &operands, &cells)
 }
 
 /// The program's arguments: inputs in device memory, then variables that have a value.
@@ -280,7 +284,7 @@ impl Body<'_> {
 fn finish(
     region: &Region,
     mut program: Program,
-    arguments: Vec<ArgumentSource>,
+    (arguments, values): (Vec<ArgumentSource>, &[thalweg_hlo::Value]),
     operands: &[SmallVec<[Operand; 1]>],
     variables: &[RegionVariable],
 ) -> Result<LoweredRegion> {
@@ -314,17 +318,31 @@ fn finish(
             assigned.insert(position, source(value));
         }
     }
+    let bytes_of = |value: &thalweg_hlo::Value| value.num_elements() * value.dtype().size();
+    let result_bytes: Vec<usize> = results.iter().map(bytes_of).collect();
     let mut is_donated = vec![false; arguments.len()];
+    let mut donors = vec![None; results.len()];
     for (index, argument) in arguments.iter().enumerate() {
         if let ArgumentSource::Variable(position) = argument
-            && matches!(assigned.get(position), Some(Source::Result(_)))
+            && let Some(Source::Result(result)) = assigned.get(position)
         {
             program.donate(index);
             is_donated[index] = true;
+            let current = values.get(index).map(bytes_of);
+            donors[*result] = Some(index).filter(|_| current == Some(result_bytes[*result]));
         }
     }
     let num_results = results.len();
     let text = program.finish(&results)?;
     let assigned = assigned.into_iter().collect();
-    Ok(LoweredRegion { text, arguments, num_results, outputs, is_donated, assigned })
+    Ok(LoweredRegion {
+        text,
+        arguments,
+        num_results,
+        outputs,
+        is_donated,
+        result_bytes,
+        donors,
+        assigned,
+    })
 }

@@ -102,6 +102,8 @@ pub struct Counters {
     pub loads: AtomicU64,
     /// Programs run.
     pub executions: AtomicU64,
+    /// The most bytes of tensors in its memory at once.
+    pub peak_bytes: AtomicU64,
 }
 
 /// One device of a plugin, which runs regions of graphs. Each task or session that uses it has it
@@ -175,6 +177,21 @@ impl Accelerator {
         self.counters.loads.load(Ordering::Relaxed)
     }
 
+    /// Remembers the use of memory if it is the highest so far.
+    pub(crate) fn note_use(&self) {
+        let used = self.budget.used_bytes() as u64;
+        // Usually it is not, which costs no write.
+        if used > self.counters.peak_bytes.load(Ordering::Relaxed) {
+            self.counters.peak_bytes.fetch_max(used, Ordering::Relaxed);
+        }
+    }
+
+    /// The most bytes of tensors that its memory held at once; what programs need while they run comes on
+    /// top, and is in the plugin's own statistics.
+    pub fn peak_bytes(&self) -> usize {
+        self.counters.peak_bytes.load(Ordering::Relaxed) as usize
+    }
+
     /// Bytes of tensors in its memory.
     pub fn used_bytes(&self) -> usize {
         self.budget.used_bytes()
@@ -243,7 +260,9 @@ impl Accelerator {
     /// A tensor of the host in the device's memory; the copy may be under way when this returns.
     pub(crate) fn put(&self, tensor: &Tensor) -> Result<Memory> {
         let charge = Charge::new(&self.budget, tensor.size_bytes())?;
-        Ok(Memory { buffer: self.client.upload(tensor, self.ordinal)?, _charge: charge })
+        let memory = Memory::new(self.client.upload(tensor, self.ordinal)?, charge);
+        self.note_use();
+        Ok(memory)
     }
 }
 

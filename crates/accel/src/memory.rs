@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use thalweg_tensor::{Charge, DeviceMemory, Result, Tensor, ensure, err};
 
 use crate::pjrt::Buffer;
@@ -10,8 +11,8 @@ use crate::pjrt::Buffer;
 /// A buffer that is charged to its device's budget.
 pub(crate) struct Memory {
     pub(crate) buffer: Buffer,
-    /// Given back when the memory is.
-    pub(crate) _charge: Charge,
+    /// Given back when the memory is; `None` once a program has taken the memory for a result.
+    charge: Mutex<Option<Charge>>,
 }
 
 impl DeviceMemory for Memory {
@@ -25,6 +26,16 @@ impl DeviceMemory for Memory {
 }
 
 impl Memory {
+    /// A buffer with the charge for its bytes.
+    pub(crate) fn new(buffer: Buffer, charge: Charge) -> Memory {
+        Memory { buffer, charge: Mutex::new(Some(charge)) }
+    }
+
+    /// The charge, for the result to which the memory is donated.
+    pub(crate) fn take_charge(&self) -> Option<Charge> {
+        self.charge.lock().take()
+    }
+
     /// The tensor of this memory.
     pub(crate) fn into_tensor(self) -> Result<Tensor> {
         let (dtype, shape) = (self.buffer.dtype(), self.buffer.shape().clone());
@@ -53,5 +64,5 @@ pub(crate) fn memory_of(tensor: &Tensor) -> Result<Arc<Memory>> {
 
 /// Whether nothing else holds the memory of this tensor.
 pub(crate) fn is_sole_holder(tensor: &Tensor) -> bool {
-    tensor.is_unique() && tensor.device_memory().is_some_and(|m| Arc::strong_count(m) == 1)
+    !tensor.is_shared() && tensor.device_memory().is_some_and(|m| Arc::strong_count(m) == 1)
 }

@@ -282,6 +282,13 @@ impl State {
     ) -> Result<(Vec<Memory>, Vec<Argument>)> {
         let (arguments, kept) = self.arguments(lowered, inputs, cells)?;
         let buffers: Vec<&Buffer> = arguments.iter().map(|a| &a.memory().buffer).collect();
+        // A result that takes the memory of an argument takes its charge too. The others are charged before
+        // the program starts, since it uses up what is donated.
+        let donor =
+            |result: usize| lowered.donors[result].filter(|i| kept.binary_search(i).is_err());
+        let sizes = lowered.result_bytes.iter().enumerate();
+        let new = sizes.filter(|(result, _)| donor(*result).is_none()).map(|(_, bytes)| bytes);
+        let mut charge = Charge::new(&self.device.budget, new.sum())?;
         self.device.counters.executions.fetch_add(1, Ordering::Relaxed);
         let results = executable.execute(&buffers, &kept)?;
         ensure!(
@@ -291,11 +298,12 @@ impl State {
             results.len(),
             lowered.num_results
         );
-        let charged = |buffer: Buffer| {
-            let _charge = Charge::new(&self.device.budget, buffer.size_bytes())?;
-            Ok(Memory { buffer, _charge })
+        self.device.note_use();
+        let mut charged = |(i, buffer): (usize, Buffer)| {
+            let taken = donor(i).and_then(|donor| arguments[donor].memory().take_charge());
+            Memory::new(buffer, taken.unwrap_or_else(|| charge.split(lowered.result_bytes[i])))
         };
-        let results = results.into_iter().map(charged).collect::<Result<_>>()?;
+        let results = results.into_iter().enumerate().map(&mut charged).collect();
         Ok((results, arguments))
     }
 

@@ -91,6 +91,32 @@ fn variables_live_there_and_their_memory_is_used_again() {
     assert_eq!(floats(&before[0])[0], 101.0);
 }
 
+/// What a step donates is not charged a second time: state may take more than half of the memory.
+#[test]
+fn an_update_needs_no_second_charge() {
+    let Some(accelerator) = support::accelerator("an_update_needs_no_second_charge") else {
+        return;
+    };
+    let mut s = scope();
+    let v = variable(&mut s, "v", &[1 << 20]);
+    let x = placeholder(&mut s, "x", DType::Float);
+    node(&mut s, "Assign", "init", &[v, x]);
+    let twice = s.constant(&Tensor::scalar(2f32)).unwrap();
+    let product = node(&mut s, "Mul", "product", &[v, twice]);
+    node(&mut s, "Assign", "step", &[v, product]);
+    let axis = s.constant(&Tensor::scalar(0i32)).unwrap();
+    node(&mut s, "Max", "greatest", &[v, axis]);
+    let session = session(&s, &accelerator);
+    let ones = Tensor::vector(&vec![1f32; 1 << 20]).unwrap();
+    session.run(&[("x:0", ones.clone())], &[], &["init"]).unwrap();
+    for _ in 0..5 {
+        session.run(&[], &[], &["step"]).unwrap();
+    }
+    assert_eq!(floats(&session.run(&[], &["greatest:0"], &[]).unwrap()[0]), [32.0]);
+    let peak = accelerator.peak_bytes();
+    assert!(peak < ones.size_bytes() + 1024, "{peak} bytes were in use at once");
+}
+
 /// Steps that run at once each count.
 #[test]
 fn concurrent_updates_all_count() {

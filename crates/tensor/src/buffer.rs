@@ -246,6 +246,13 @@ impl Buffer {
         }
     }
 
+    /// Whether there is another reference to the elements.
+    pub(crate) fn is_shared(&self) -> bool {
+        let head = self.head();
+        head.references.load(Ordering::Acquire) != 1
+            || head.parent.as_ref().is_some_and(Buffer::is_shared)
+    }
+
     /// Moves the charge for the elements' memory to another budget.
     pub(crate) fn charge_to(&self, budget: &Arc<Budget>) -> Result<()> {
         let head = self.root().head();

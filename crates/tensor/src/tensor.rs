@@ -389,6 +389,12 @@ impl Tensor {
         self.0.is_unique()
     }
 
+    /// Whether another tensor shares the elements. Those in the memory of a device are not
+    /// [`Tensor::is_unique`] even if none does, since the host cannot write them.
+    pub fn is_shared(&self) -> bool {
+        self.0.is_shared()
+    }
+
     /// Makes this tensor the only one that refers to its elements, copying them if they are shared.
     pub fn make_unique(&mut self, budget: Option<&Arc<Budget>>) -> Result<()> {
         if !self.is_unique() {
