@@ -240,6 +240,11 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// Whether two inputs are of the same variable.
+    pub fn is_same_variable(&self, i: usize, j: usize) -> Result<bool> {
+        Ok(self.variable(i)? == self.variable(j)?)
+    }
+
     /// What the variable of input `i` holds at this point of the region.
     pub fn read_variable(&self, i: usize) -> Result<Value> {
         let variable = &self.variables[self.variable(i)?];

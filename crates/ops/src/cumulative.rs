@@ -129,32 +129,44 @@ fn log_sum_exp(a: &Value, b: &Value) -> Value {
     high.compare(Comparison::Equal, &high.lowest_like()).select(&high, &sum)
 }
 
-/// A scan in as many steps as the length has binary digits: after step `n`, an element contains the
-/// 2^n elements that end with it.
 fn lower_scan(l: &mut Lowering<'_>, start: f64, merge: fn(&Value, &Value) -> Value) -> Result<()> {
     let mut x = wide(&l.input(0)?);
     ensure!(l.host(1)?.rank() == 0, InvalidArgument, "ScanOp: axis must be a scalar");
     let axis = checked_axis(l.int(1)?, x.rank())?;
     let (exclusive, reverse) = (l.attrs().bool("exclusive")?, l.attrs().bool("reverse")?);
-    let count = x.dims()[axis];
-    let shifted = |x: &Value, by: usize| {
-        let zeros = vec![0i64; x.rank()];
-        let (mut low, mut high) = (zeros.clone(), zeros.clone());
-        (low[axis], high[axis]) = (by as i64, -(by as i64));
-        if reverse {
-            std::mem::swap(&mut low, &mut high);
-        }
-        x.pad(&x.scalar_like(start), &low, &high, &zeros)
-    };
-    if exclusive && count > 0 {
-        x = shifted(&x, 1);
+    if exclusive && x.dims()[axis] > 0 {
+        x = shifted(&x, axis, reverse, 1, start);
     }
+    set_narrow(l, 0, &scanned(&x, axis, reverse, start, merge))
+}
+
+/// A scan in as many steps as the length has binary digits: after step `n`, an element contains the
+/// 2^n elements that end with it.
+pub(crate) fn scanned(
+    x: &Value,
+    axis: usize,
+    reverse: bool,
+    start: f64,
+    merge: fn(&Value, &Value) -> Value,
+) -> Value {
+    let mut x = x.clone();
     let mut by = 1;
-    while by < count {
-        x = merge(&shifted(&x, by), &x);
+    while by < x.dims()[axis] {
+        x = merge(&shifted(&x, axis, reverse, by, start), &x);
         by *= 2;
     }
-    set_narrow(l, 0, &x)
+    x
+}
+
+/// The elements moved by a number of places along an axis, with `start` in the places that are free.
+fn shifted(x: &Value, axis: usize, reverse: bool, by: usize, start: f64) -> Value {
+    let zeros = vec![0i64; x.rank()];
+    let (mut low, mut high) = (zeros.clone(), zeros.clone());
+    (low[axis], high[axis]) = (by as i64, -(by as i64));
+    if reverse {
+        std::mem::swap(&mut low, &mut high);
+    }
+    x.pad(&x.scalar_like(start), &low, &high, &zeros)
 }
 
 fn cumsum<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel>

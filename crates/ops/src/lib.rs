@@ -104,6 +104,7 @@ mod unary;
 mod unfuse;
 mod unique;
 mod variable;
+mod variable_lowering;
 mod variable_points;
 mod variable_rows;
 mod window;
@@ -242,6 +243,7 @@ pub static FAMILIES: &[&Family] = &[
     &sparse_segment::FAMILY,
     &stateless_random::FAMILY,
     &training::FAMILY,
+    &training::lowering::FAMILY,
     &transpose::FAMILY,
     &unary::FAMILY,
     &unique::FAMILY,

@@ -5,6 +5,8 @@
 //! share one kernel.
 
 mod definitions;
+mod lowered_rules;
+pub(crate) mod lowering;
 mod rules;
 
 use std::sync::Arc;

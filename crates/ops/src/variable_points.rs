@@ -4,10 +4,11 @@ use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, ensure};
 
-use crate::gather::{gather_points, ignores_bad_indices};
+use crate::gather::{gather_points as gather_from, ignores_bad_indices};
 use crate::gather_gradients;
 use crate::scatter::{Update, check_scatter_shapes, scatter};
 use crate::variable::{change, forward_ref, variable_input};
+use crate::variable_lowering::{ORDERED, gather_points, scatter_points};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -35,6 +36,21 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "ResourceScatterNdSub", create: sub, ..KernelSpec::CPU },
         KernelSpec { op: "ResourceScatterNdMin", create: min, ..KernelSpec::CPU },
         KernelSpec { op: "ResourceScatterNdMax", create: max, ..KernelSpec::CPU },
+        KernelSpec::lowering("ResourceGatherNd", gather_points),
+        KernelSpec::lowering("ScatterNdUpdate", |l| scatter_points(l, Update::Assign)),
+        KernelSpec::lowering("ScatterNdAdd", |l| scatter_points(l, Update::Add)),
+        KernelSpec::lowering("ScatterNdSub", |l| scatter_points(l, Update::Sub)),
+        KernelSpec::lowering("ScatterNdMin", |l| scatter_points(l, Update::Min))
+            .for_dtypes(ORDERED),
+        KernelSpec::lowering("ScatterNdMax", |l| scatter_points(l, Update::Max))
+            .for_dtypes(ORDERED),
+        KernelSpec::lowering("ResourceScatterNdUpdate", |l| scatter_points(l, Update::Assign)),
+        KernelSpec::lowering("ResourceScatterNdAdd", |l| scatter_points(l, Update::Add)),
+        KernelSpec::lowering("ResourceScatterNdSub", |l| scatter_points(l, Update::Sub)),
+        KernelSpec::lowering("ResourceScatterNdMin", |l| scatter_points(l, Update::Min))
+            .for_dtypes(ORDERED),
+        KernelSpec::lowering("ResourceScatterNdMax", |l| scatter_points(l, Update::Max))
+            .for_dtypes(ORDERED),
     ],
 };
 
@@ -74,7 +90,7 @@ fn resource_scatter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 fn gather_nd(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let variable = variable_input(ctx, 0)?;
-        let out = variable.with_value(|value| gather_points(ctx, value, ctx.input(1)?, false))?;
+        let out = variable.with_value(|value| gather_from(ctx, value, ctx.input(1)?, false))?;
         ctx.set_output(0, out)
     })
 }

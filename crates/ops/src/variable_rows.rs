@@ -4,6 +4,7 @@
 //! touches. All indices are checked before the first row changes.
 
 use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16,
@@ -13,8 +14,10 @@ use crate::cells::{Cell, blank, nanoseconds_per_cell};
 use crate::gather_gradients;
 use crate::indices::coordinates;
 use crate::number::{Number, Ordered};
+use crate::scatter::Update;
 use crate::split::{Disjoint, for_each_rows};
 use crate::variable::{change, forward_ref, variable_input};
+use crate::variable_lowering::{ORDERED, RESOURCE_ORDERED, gather_rows, scatter_rows};
 
 /// Kernels of a scatter op and its resource form, for a list of element types.
 macro_rules! scatter_kernels {
@@ -67,6 +70,23 @@ pub(crate) static FAMILY: Family = Family {
         MAX[0],
         MAX[1],
         KernelSpec { op: "ResourceGather", create: gather, ..KernelSpec::CPU },
+        KernelSpec::lowering("ScatterUpdate", |l| scatter_rows(l, |_, new| new.clone())),
+        KernelSpec::lowering("ScatterAdd", |l| scatter_rows(l, Value::plus)),
+        KernelSpec::lowering("ScatterSub", |l| scatter_rows(l, Value::minus)),
+        KernelSpec::lowering("ScatterMul", |l| scatter_rows(l, Value::times)),
+        KernelSpec::lowering("ScatterDiv", |l| scatter_rows(l, Value::divided_by)),
+        KernelSpec::lowering("ScatterMin", |l| scatter_rows(l, lesser)).for_dtypes(ORDERED),
+        KernelSpec::lowering("ScatterMax", |l| scatter_rows(l, greater)).for_dtypes(ORDERED),
+        KernelSpec::lowering("ResourceScatterUpdate", |l| scatter_rows(l, |_, new| new.clone())),
+        KernelSpec::lowering("ResourceScatterAdd", |l| scatter_rows(l, Value::plus)),
+        KernelSpec::lowering("ResourceScatterSub", |l| scatter_rows(l, Value::minus)),
+        KernelSpec::lowering("ResourceScatterMul", |l| scatter_rows(l, Value::times)),
+        KernelSpec::lowering("ResourceScatterDiv", |l| scatter_rows(l, Value::divided_by)),
+        KernelSpec::lowering("ResourceScatterMin", |l| scatter_rows(l, lesser))
+            .for_dtypes(RESOURCE_ORDERED),
+        KernelSpec::lowering("ResourceScatterMax", |l| scatter_rows(l, greater))
+            .for_dtypes(RESOURCE_ORDERED),
+        KernelSpec::lowering("ResourceGather", gather_rows),
     ],
 };
 
@@ -81,6 +101,14 @@ const RESOURCE_SCATTER_UPDATE: OpDef = OpDef::new("ResourceScatterUpdate", resou
 const RESOURCE_SCATTER_ADD: OpDef = OpDef { name: "ResourceScatterAdd", ..RESOURCE_SCATTER_UPDATE };
 
 const RESOURCE_GATHER: OpDef = OpDef::new("ResourceGather", gather_shape);
+
+fn lesser(element: &Value, update: &Value) -> Value {
+    Update::Min.lower(element, update)
+}
+
+fn greater(element: &Value, update: &Value) -> Value {
+    Update::Max.lower(element, update)
+}
 
 fn scatter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     check_updates(c, c.input(0))?;
@@ -124,7 +152,7 @@ fn gather_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 
 /// Number of leading dimensions that variable and indices share; negative ones count from the rank
 /// of the indices.
-fn batch_dimensions(batch_dims: i64, indices_rank: usize) -> Result<usize> {
+pub(crate) fn batch_dimensions(batch_dims: i64, indices_rank: usize) -> Result<usize> {
     let rank = indices_rank as i64;
     let counted = if batch_dims < 0 { batch_dims + rank } else { batch_dims };
     ensure!(

@@ -37,6 +37,12 @@ pub(crate) static FAMILY: Family = Family {
             create: disable_copy_on_read,
             ..KernelSpec::CPU
         },
+        KernelSpec {
+            op: "DisableCopyOnRead",
+            is_cheap: true,
+            create: disable_copy_on_read,
+            ..KernelSpec::ACCELERATOR
+        },
     ],
 };
 
