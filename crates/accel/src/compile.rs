@@ -7,11 +7,20 @@ use smallvec::SmallVec;
 use thalweg_graph::{Attrs, Endpoint, Graph, Node, NodeId, OutputInfo, Role};
 use thalweg_hlo::{Argument, Program};
 use thalweg_kernel::{KernelRegistry, Lowering, Operand, RegionVariable, Value};
-use thalweg_plan::{Evaluator, Region};
+use thalweg_plan::{Evaluator, Region, VariableName, variable_name};
 use thalweg_tensor::{Context, DType, PartialShape, Result, Shape, Tensor, err};
 
 /// Most bytes of inputs and outputs of a node that is evaluated on the host.
 const KNOWN_BYTES_MAX: usize = 1 << 20;
+
+/// Most nodes of functions that are lowered for one program: branches and loops inline what they call.
+const FUNCTION_NODES_MAX: usize = 1 << 19;
+
+/// The outputs of a node.
+pub(crate) type Operands = SmallVec<[Operand; 1]>;
+
+/// What the handles are that functions of a region make.
+pub(crate) type Handles = BTreeMap<VariableName, Option<Operand>>;
 
 /// What an input of a region is when it is compiled.
 pub(crate) enum InputKind {
@@ -90,7 +99,7 @@ pub(crate) fn lower_region(
             is_assigned: false,
         })
         .collect();
-    let mut operands: Vec<SmallVec<[Operand; 1]>> = Vec::with_capacity(region.body.len());
+    let mut operands = vec![Operands::new(); region.body.len()];
     for (i, input) in inputs.iter().enumerate() {
         let operand = match input {
             InputKind::Known(tensor) => Operand::Host(tensor.clone()),
@@ -101,21 +110,28 @@ pub(crate) fn lower_region(
                 Operand::Value(values[position].clone())
             }
         };
-        operands.push(SmallVec::from_elem(operand, 1));
+        operands[i] = SmallVec::from_elem(operand, 1);
     }
     for (source, value) in sources.iter().zip(&values) {
         if let ArgumentSource::Variable(position) = source {
             cells[*position].value = Some(value.clone());
         }
     }
+    let handles: Handles = region
+        .handles
+        .iter()
+        .map(|(name, &input)| (name.clone(), operands[input].first().cloned()))
+        .collect();
     let mut body = Body {
         graph: region.body.clone(),
         program: &program,
         kernels,
-        evaluator: Evaluator::new(kernels, 8 * KNOWN_BYTES_MAX),
+        evaluator: &Evaluator::new(kernels, 8 * KNOWN_BYTES_MAX),
         device_type,
         operands,
         variables: cells,
+        handles: &handles,
+        function_nodes_left: FUNCTION_NODES_MAX,
     };
     body.set_input_shapes(inputs, variables)?;
     for id in body.graph.ids().skip(inputs.len()) {
@@ -143,19 +159,52 @@ fn arguments_of(
     of_inputs.chain(of_variables).unzip()
 }
 
-/// The nodes of a region while they are lowered.
-struct Body<'a> {
-    graph: Graph,
-    program: &'a Program,
+/// The nodes of a region, or of a function that it calls, while they are lowered.
+pub(crate) struct Body<'a> {
+    pub(crate) graph: Graph,
+    pub(crate) program: &'a Program,
     kernels: &'a Arc<KernelRegistry>,
-    evaluator: Evaluator,
+    evaluator: &'a Evaluator,
     device_type: &'a str,
     /// The operands that the nodes so far output.
-    operands: Vec<SmallVec<[Operand; 1]>>,
-    variables: Vec<RegionVariable>,
+    operands: Vec<Operands>,
+    pub(crate) variables: Vec<RegionVariable>,
+    pub(crate) handles: &'a Handles,
+    function_nodes_left: usize,
 }
 
-impl Body<'_> {
+impl<'a> Body<'a> {
+    /// The nodes of a function that this body calls; it has the variables until they are taken back.
+    pub(crate) fn inside(&mut self, graph: Graph) -> Result<Body<'a>> {
+        let left = self.function_nodes_left.checked_sub(graph.len()).ok_or_else(|| {
+            err!(ResourceExhausted, "functions of more than {FUNCTION_NODES_MAX} nodes are inlined")
+        })?;
+        Ok(Body {
+            operands: vec![Operands::new(); graph.len()],
+            graph,
+            variables: std::mem::take(&mut self.variables),
+            function_nodes_left: left,
+            ..*self
+        })
+    }
+
+    /// Goes on after a function.
+    pub(crate) fn take_back(&mut self, inner: Body<'a>) {
+        self.variables = inner.variables;
+        self.function_nodes_left = inner.function_nodes_left;
+    }
+
+    /// Sets what an argument of a function is.
+    pub(crate) fn set_argument(&mut self, id: NodeId, operand: &Operand) -> Result<()> {
+        match operand {
+            Operand::Host(tensor) => self.make_constant(id, tensor)?,
+            Operand::Value(value) => self.set_shape(id, 0, value.dims())?,
+            Operand::Variable(_) => {}
+        }
+        self.operands[id.index()] = SmallVec::from_elem(operand.clone(), 1);
+        Ok(())
+    }
+
     fn set_input_shapes(&mut self, inputs: &[InputKind], variables: &[VariableKind]) -> Result<()> {
         let ids: Vec<NodeId> = self.graph.ids().take(inputs.len()).collect();
         for (id, input) in ids.into_iter().zip(inputs) {
@@ -198,7 +247,8 @@ impl Body<'_> {
         Ok(())
     }
 
-    fn visit(&mut self, id: NodeId) -> Result<()> {
+    /// Lowers a node whose inputs are lowered.
+    pub(crate) fn visit(&mut self, id: NodeId) -> Result<()> {
         let name = self.graph.node(id).name.clone();
         let outputs = self.lower(id).map_err(|e| e.at_node(&name))?;
         for (i, output) in outputs.iter().enumerate() {
@@ -211,11 +261,11 @@ impl Body<'_> {
         if let [Operand::Host(tensor)] = &outputs[..] {
             self.make_constant(id, &tensor.clone())?;
         }
-        self.operands.push(outputs);
+        self.operands[id.index()] = outputs;
         Ok(())
     }
 
-    fn lower(&mut self, id: NodeId) -> Result<SmallVec<[Operand; 1]>> {
+    fn lower(&mut self, id: NodeId) -> Result<Operands> {
         let node = self.graph.node(id);
         let inputs: Vec<Operand> = node.inputs.iter().map(|e| self.operand(*e)).collect();
         match node.role() {
@@ -225,6 +275,17 @@ impl Body<'_> {
                 return Ok(SmallVec::from_elem(Operand::Host(value), 1));
             }
             Role::Identity => return Ok(inputs.into_iter().take(1).collect()),
+            Role::VarHandle => {
+                let handle = self.handles.get(&variable_name(node)?).cloned().flatten();
+                let handle = handle.ok_or_else(|| {
+                    err!(Unimplemented, "the variable of '{}' is not an input", node.name)
+                })?;
+                return Ok(SmallVec::from_elem(handle, 1));
+            }
+            role if role.is_call() => {
+                let node = node.clone();
+                return self.call(&node, &inputs);
+            }
             _ => {}
         }
         self.graph.refine(id)?;
@@ -250,12 +311,12 @@ impl Body<'_> {
         lowering.finish().map(SmallVec::from_vec)
     }
 
-    fn operand(&self, e: Endpoint) -> Operand {
+    pub(crate) fn operand(&self, e: Endpoint) -> Operand {
         self.operands[e.node.index()][e.index as usize].clone()
     }
 
     /// The outputs of a pure node whose inputs are all known, if they are small.
-    fn known(&self, node: &Node, inputs: &[Operand]) -> Option<SmallVec<[Operand; 1]>> {
+    fn known(&self, node: &Node, inputs: &[Operand]) -> Option<Operands> {
         if inputs.is_empty() || !self.graph.is_pure(node) {
             return None;
         }
@@ -285,7 +346,7 @@ fn finish(
     region: &Region,
     mut program: Program,
     (arguments, values): (Vec<ArgumentSource>, &[thalweg_hlo::Value]),
-    operands: &[SmallVec<[Operand; 1]>],
+    operands: &[Operands],
     variables: &[RegionVariable],
 ) -> Result<LoweredRegion> {
     let mut results: Vec<thalweg_hlo::Value> = Vec::new();

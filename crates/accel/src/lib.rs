@@ -5,6 +5,7 @@
 
 mod cells;
 mod compile;
+mod control;
 mod device;
 mod discover;
 mod inputs;

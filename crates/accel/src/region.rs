@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use thalweg_kernel::{
-    AsyncCall, AsyncKernel, KernelRegistry, Outputs, StepContext, Value, VariableBuffer,
+    AsyncCall, AsyncKernel, KeptGraph, KernelRegistry, Outputs, StepContext, Value, VariableBuffer,
 };
 use thalweg_plan::Region;
 use thalweg_tensor::{Charge, DType, Error, Result, Tensor, bail, ensure, err};
@@ -34,6 +34,8 @@ pub(crate) struct RegionKernel(Arc<State>);
 
 struct State {
     region: Region,
+    /// The region as a function that the executor runs, if it has calls: it may not compile as a whole.
+    parts: Option<Parts>,
     device: Arc<Accelerator>,
     kernels: Arc<KernelRegistry>,
     programs: Mutex<Programs>,
@@ -46,20 +48,36 @@ struct Programs {
     compilations: u64,
 }
 
+/// How a region runs for certain inputs.
 struct Compiled {
     signature: Signature,
+    /// `None` if it runs in parts: it has calls, and does not compile.
+    whole: Option<Whole>,
+}
+
+/// A region as one program.
+struct Whole {
     lowered: LoweredRegion,
     /// `None` if there is nothing to compute.
     executable: Option<Arc<Executable>>,
 }
 
+/// A region as a function, whose calls are left to the executor.
+struct Parts {
+    graph: KeptGraph,
+    /// For each argument, the input of the region that it is.
+    args: Vec<usize>,
+}
+
 impl RegionKernel {
     pub(crate) fn new(
-        region: Region,
+        mut region: Region,
         device: Arc<Accelerator>,
         kernels: Arc<KernelRegistry>,
     ) -> Self {
-        RegionKernel(Arc::new(State { region, device, kernels, programs: Mutex::default() }))
+        let parts = region.parts.take();
+        let parts = parts.map(|p| Parts { graph: KeptGraph::new(p.graph), args: p.args });
+        RegionKernel(Arc::new(State { region, parts, device, kernels, programs: Mutex::default() }))
     }
 }
 
@@ -85,23 +103,65 @@ impl State {
             || call.inputs.iter().zip(&self.region.is_static).any(is_far)
     }
 
-    fn run(&self, call: AsyncCall) {
+    fn run(self: &Arc<Self>, call: AsyncCall) {
         match self.execute(&call) {
-            Ok(outputs) => self.deliver(&outputs, call),
+            Ok(Some(outputs)) => self.deliver(&outputs, call),
+            Ok(None) => self.run_in_parts(call),
             Err(e) => call.complete(Err(e)),
         }
     }
 
-    fn execute(&self, call: &AsyncCall) -> Result<Vec<Delivered>> {
+    /// Runs the region as a function of the executor, which calls the functions of its calls.
+    fn run_in_parts(self: &Arc<Self>, call: AsyncCall) {
+        let prepared = self
+            .arguments_of_parts(&call)
+            .and_then(|(graph, args)| Ok((graph, args, call.step.functions()?)));
+        let (graph, args, functions) = match prepared {
+            Ok(prepared) => prepared,
+            Err(e) => return call.complete(Err(e)),
+        };
+        let (state, step) = (self.clone(), call.step.clone());
+        let done = move |results: Result<Vec<Tensor>>| match results {
+            Ok(results) => {
+                let outputs = results.into_iter().zip(&state.region.is_read_on_host);
+                let outputs: Vec<Delivered> = outputs
+                    .map(|(tensor, &is_read_on_host)| Delivered { tensor, is_read_on_host })
+                    .collect();
+                state.deliver(&outputs, call);
+            }
+            Err(e) => call.complete(Err(e)),
+        };
+        functions.call_graph(graph, args, &step, Box::new(done));
+    }
+
+    /// The function that a region is, and its arguments, in the device's memory.
+    fn arguments_of_parts(&self, call: &AsyncCall) -> Result<(&KeptGraph, Vec<Tensor>)> {
+        let Some(parts) = &self.parts else { bail!(Internal, "a region has no parts") };
+        let argument = |&i: &usize| {
+            let tensor = call.input(i)?;
+            match tensor.dtype().is_object() || tensor.device_memory().is_some() {
+                true => Ok(tensor.clone()),
+                false => self.device.put(tensor)?.into_tensor(),
+            }
+        };
+        Ok((&parts.graph, parts.args.iter().map(argument).collect::<Result<_>>()?))
+    }
+
+    /// Starts the region's program; `None` if it runs in parts.
+    fn execute(&self, call: &AsyncCall) -> Result<Option<Vec<Delivered>>> {
         let mut inputs = self.inputs(call)?;
         // First the program that the inputs alone suggest: its variables are looked at under their locks.
         // Then one for the variables as they are; they may change between that look and the locks.
         for attempt in 0..8 {
             let compiled = self.program(&inputs, attempt > 0)?;
-            inputs.create_missing(&compiled.lowered, &call.step)?;
-            match self.enqueue(&compiled, &inputs, &call.step)? {
-                Some(outputs) => return Ok(outputs),
-                None => continue,
+            let Some(whole) = &compiled.whole else { return Ok(None) };
+            match inputs.create_missing(&whole.lowered, &call.step) {
+                // Its functions may take the handle of a variable and leave it alone.
+                Err(_) if self.parts.is_some() => return Ok(None),
+                other => other?,
+            }
+            if let Some(outputs) = self.enqueue(&compiled.signature, whole, &inputs, &call.step)? {
+                return Ok(Some(outputs));
             }
         }
         bail!(Aborted, "the shapes of variables keep changing while a step reads them")
@@ -145,7 +205,8 @@ impl State {
     fn program(&self, inputs: &Inputs, fits_variables: bool) -> Result<Arc<Compiled>> {
         let fits = |compiled: &Arc<Compiled>| {
             let signature = &compiled.signature;
-            signature.takes(inputs) && (!fits_variables || signature.takes_variables(inputs))
+            let may_differ = !fits_variables && compiled.whole.is_some();
+            signature.takes(inputs) && (may_differ || signature.takes_variables(inputs))
         };
         let mut programs = self.programs.lock();
         if let Some(position) = programs.all.iter().rposition(fits) {
@@ -157,7 +218,21 @@ impl State {
             return Ok(programs.all[last].clone());
         }
         // Compiled under the lock: other steps wait for the program instead of compiling it too.
-        let compiled = Arc::new(self.compile(inputs)?);
+        let signature = inputs.signature();
+        let whole = match self.compile(&signature, inputs) {
+            Ok(whole) => Some(whole),
+            // What does not compile as a whole may run in parts, or fails there as it must.
+            Err(e) if self.parts.is_some() => {
+                tracing::debug!(
+                    target: "thalweg::accelerator",
+                    "the region around {} runs in parts: {e}",
+                    self.name()
+                );
+                None
+            }
+            Err(e) => return Err(e),
+        };
+        let compiled = Arc::new(Compiled { signature, whole });
         programs.compilations += 1;
         if programs.compilations == MANY_COMPILATIONS {
             tracing::warn!(
@@ -181,8 +256,7 @@ impl State {
         self.region.body.nodes().get(first).map_or("", |node| &node.name)
     }
 
-    fn compile(&self, inputs: &Inputs) -> Result<Compiled> {
-        let signature = inputs.signature();
+    fn compile(&self, signature: &Signature, inputs: &Inputs) -> Result<Whole> {
         let lowered = lower_region(
             &self.region,
             signature.inputs(),
@@ -204,7 +278,7 @@ impl State {
                 Some(compiled.map_err(|e| self.not_compiled(e))?)
             }
         };
-        Ok(Compiled { signature, lowered, executable })
+        Ok(Whole { lowered, executable })
     }
 
     fn not_compiled(&self, error: Error) -> Error {
@@ -215,20 +289,21 @@ impl State {
     /// Starts the program; `None` if a variable has another shape now than it was compiled for.
     fn enqueue(
         &self,
-        compiled: &Compiled,
+        signature: &Signature,
+        whole: &Whole,
         inputs: &Inputs,
         step: &Arc<StepContext>,
     ) -> Result<Option<Vec<Delivered>>> {
-        let lowered = &compiled.lowered;
+        let Whole { lowered, executable } = whole;
         // Changes that something observes happen one by one, as those of other kernels.
         let is_observed = step.resources().is_observed();
         let buffers: Vec<Option<Arc<VariableBuffer>>> =
             inputs.variables.iter().map(|v| v.buffer().ok()).collect();
         let mut cells = Cells::lock(&buffers, is_observed)?;
-        if !cells.fit(&compiled.signature) {
+        if !cells.fit(signature) {
             return Ok(None);
         }
-        let (results, arguments) = match &compiled.executable {
+        let (results, arguments) = match executable {
             Some(executable) => self.start(executable, lowered, inputs, &mut cells)?,
             None => (Vec::new(), self.arguments(lowered, inputs, &mut cells)?.0),
         };

@@ -29,6 +29,7 @@ mod sort;
 mod value;
 mod window;
 
+pub use control::Block;
 pub use element::{dtype_of_element, element_type, is_supported};
 pub use elementwise::Comparison;
 pub use products::{Convolution, DotDims};

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use thalweg_tensor::{DType, Result, Tensor, bail, ensure};
 
+use crate::control::Block;
 use crate::element::is_supported;
 use crate::value::{Dims, Value, type_text};
 
@@ -29,7 +30,7 @@ impl Argument {
 
 /// A program under construction: one function, `main`.
 pub struct Program {
-    body: Rc<Body>,
+    pub(crate) body: Rc<Body>,
     arguments: Vec<Argument>,
 }
 
@@ -122,7 +123,7 @@ impl Program {
 }
 
 impl Body {
-    fn new_value(self: &Rc<Self>, dtype: DType, dims: &[usize]) -> Value {
+    pub(crate) fn new_value(self: &Rc<Self>, dtype: DType, dims: &[usize]) -> Value {
         let mut state = self.state.borrow_mut();
         let id = state.next_id;
         state.next_id += 1;
@@ -183,23 +184,21 @@ impl Body {
     ) -> (String, Vec<(DType, Dims)>) {
         let values: Vec<Value> =
             arguments.iter().map(|(dtype, dims)| self.new_value(*dtype, dims)).collect();
-        self.state.borrow_mut().blocks.push(String::new());
+        self.open(String::new());
         let results = build(&values);
-        let block = self.state.borrow_mut().blocks.pop().unwrap_or_default();
-        let declared: Vec<String> =
-            values.iter().map(|v| format!("%{}: {}", v.id, v.ty())).collect();
-        let header = match &declared[..] {
-            [] => String::new(),
-            _ => format!("^bb0({}):\n", declared.join(", ")),
-        };
-        let names: Vec<String> = results.iter().map(|r| format!("%{}", r.id)).collect();
-        let types: Vec<String> = results.iter().map(Value::ty).collect();
-        let returned = match &results[..] {
-            [] => "\"stablehlo.return\"() : () -> ()".to_owned(),
-            _ => format!("stablehlo.return {} : {}", names.join(", "), types.join(", ")),
-        };
+        let block = Block { arguments: values, text: self.close() };
         let types = results.iter().map(|r| (r.dtype, r.dims.clone())).collect();
-        (format!("{{\n{header}{block}{returned}\n}}"), types)
+        (block.finish(&results), types)
+    }
+
+    /// Appends to this text from now on.
+    pub(crate) fn open(&self, text: String) {
+        self.state.borrow_mut().blocks.push(text);
+    }
+
+    /// The text that was opened last, with what has been appended.
+    pub(crate) fn close(&self) -> String {
+        self.state.borrow_mut().blocks.pop().unwrap_or_default()
     }
 
     /// The precision of both operands of a product.

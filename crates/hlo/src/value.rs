@@ -42,6 +42,11 @@ impl Value {
         self.dims.iter().product()
     }
 
+    /// Whether this is the same value of the program as another.
+    pub fn is(&self, other: &Value) -> bool {
+        self.id == other.id
+    }
+
     /// The type as StableHLO writes it: `tensor<2x3xf32>`.
     pub(crate) fn ty(&self) -> String {
         type_text(self.dtype, &self.dims)

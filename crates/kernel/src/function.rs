@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-use thalweg_graph::Attrs;
-use thalweg_tensor::{Result, Tensor};
+use thalweg_graph::{Attrs, Graph};
+use thalweg_tensor::{Result, Tensor, err};
 
 use crate::StepContext;
 
@@ -34,6 +34,34 @@ pub trait FunctionRunner: Send + Sync {
         done: CallDone,
     ) {
         self.call(&function.name, &function.attrs, args, step, done);
+    }
+
+    /// Runs a graph as the body of a function within the caller's step.
+    fn call_graph(
+        &self,
+        graph: &KeptGraph,
+        args: Vec<Tensor>,
+        step: &Arc<StepContext>,
+        done: CallDone,
+    ) {
+        let (_, _, _) = (graph, args, step);
+        done(Err(err!(Unimplemented, "graphs are not run here")));
+    }
+}
+
+/// A graph that a kernel runs as the body of a function: `_Arg` and `_Retval` nodes stand for arguments
+/// and results, and all nodes run.
+pub struct KeptGraph {
+    /// The graph.
+    pub graph: Graph,
+    /// The runner's instance of it.
+    pub kept: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+impl KeptGraph {
+    /// A graph that has not been run yet.
+    pub fn new(graph: Graph) -> KeptGraph {
+        KeptGraph { graph, kept: OnceLock::new() }
     }
 }
 

@@ -29,7 +29,7 @@ pub use device::{
     name_devices,
 };
 pub use environment::{Clock, Entropy, Environment};
-pub use function::{CallDone, FunctionRunner, KeptFunction};
+pub use function::{CallDone, FunctionRunner, KeptFunction, KeptGraph};
 pub use lowering::{Lower, Lowering, Operand, RegionVariable};
 pub use parallel::{OneThread, Parallel};
 pub use registry::{
@@ -39,4 +39,4 @@ pub use registry::{
 pub use rendezvous::{Received, Rendezvous, RendezvousKey};
 pub use resource::{ResourceManager, StateObserver};
 pub use value::Value;
-pub use variable::{Variable, VariableBuffer};
+pub use variable::{ANONYMOUS_VARIABLE, Variable, VariableBuffer};

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use parking_lot::{RwLock, RwLockWriteGuard};
 use thalweg_tensor::{Budget, DType, Error, PartialShape, Resource, Result, Tensor, ensure, err};
 
+/// The `shared_name` of anonymous variables: each handle that is made is a new variable.
+pub const ANONYMOUS_VARIABLE: &str = "cd2c89b7-88b7-44c8-ad83-06c2a9158347";
+
 /// A named tensor that outlives steps.
 ///
 /// Readers take snapshots, which share memory with the variable. An update writes in place if there is

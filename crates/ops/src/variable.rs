@@ -10,7 +10,8 @@ use std::sync::{Arc, OnceLock};
 use thalweg_graph::{OpDef, Role, ShapeContext, gradient, shape};
 use thalweg_hlo::Value;
 use thalweg_kernel::{
-    AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering, Variable,
+    ANONYMOUS_VARIABLE, AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering,
+    Variable,
 };
 use thalweg_tensor::{
     Code, Complex32, Complex64, DType, Error, PartialShape, Resource, ResourceHandle, Result,
@@ -441,14 +442,11 @@ fn count_up_to<T: Number + TryInto<i64> + From<bool>>(init: &KernelInit<'_>) -> 
     })
 }
 
-/// The `shared_name` of anonymous variables.
-const ANONYMOUS: &str = "cd2c89b7-88b7-44c8-ad83-06c2a9158347";
-
 fn var_handle(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let (container, name) = names(init)?;
     let dtype = init.attrs().dtype("dtype")?;
     let shape = init.attrs().shape("shape")?;
-    let is_anonymous = *name == *ANONYMOUS;
+    let is_anonymous = *name == *ANONYMOUS_VARIABLE;
     let made: OnceLock<Tensor> = OnceLock::new();
     AnyKernel::new(move |ctx| {
         if let Some(handle) = made.get() {

@@ -17,7 +17,9 @@ mod optimize;
 mod partition;
 mod place;
 mod prune;
+mod region_members;
 mod regions;
+mod source_sets;
 mod specialize;
 
 use std::sync::Arc;
@@ -36,7 +38,8 @@ pub use optimize::optimize;
 pub use partition::{BFLOAT16_SENDS, NEVER_DEAD, partition};
 pub use place::{Placement, Reason, place};
 pub use prune::prune;
-pub use regions::{Region, form_regions};
+pub use region_members::{VariableName, forwarded_arguments, nodes_that_run, variable_name};
+pub use regions::{Parts, Region, form_regions};
 
 /// The feeds, fetches and targets of a step: one plan serves all steps with equal signatures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -20,17 +20,20 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use thalweg_graph::{ArgDef, ArgType, Endpoint, Graph, Node, NodeId, Op, Role, Successors};
-use thalweg_hlo::is_supported;
+use thalweg_graph::{
+    ArgDef, ArgType, Endpoint, Graph, IntoAttr, Node, NodeId, Op, Role, Successors,
+};
 use thalweg_kernel::KernelRegistry;
 use thalweg_tensor::{Result, err};
 
 use crate::Frames;
+use crate::region_members::{
+    Handles, IN_PARTS, Member, Members, VariableName, misplaced_calls, with_handles,
+};
+use crate::source_sets::{Sets, set_bit};
 
-/// Most bytes of a constant that a region holds itself; larger ones are inputs, uploaded once.
-const CONSTANT_BYTES_MAX: usize = 1024;
-/// Most bytes that the sets of sources of one partition take; beyond, nodes stay alone.
-const SET_BYTES_MAX: usize = 64 << 20;
+/// How often nodes are grouped again without the calls that regions cannot have.
+const ATTEMPTS_MAX: usize = 4;
 /// Name of a region's op.
 const REGION: &str = "_Region";
 
@@ -46,6 +49,18 @@ pub struct Region {
     pub outputs: Vec<Endpoint>,
     /// For each output, whether all its readers are on the host.
     pub is_read_on_host: Vec<bool>,
+    /// The inputs that are handles which functions of the region make.
+    pub handles: BTreeMap<VariableName, usize>,
+    /// How to run the region if it has calls and does not compile.
+    pub parts: Option<Parts>,
+}
+
+/// A region as the body of a function, whose calls are left to the executor.
+pub struct Parts {
+    /// Its nodes, with the region's outputs as results.
+    pub graph: Graph,
+    /// For each argument, the input of the region that it is.
+    pub args: Vec<usize>,
 }
 
 /// The partition with a node for each region, and the regions.
@@ -54,120 +69,29 @@ pub fn form_regions(
     kernels: &KernelRegistry,
     device_type: &str,
 ) -> Result<(Graph, Vec<Region>)> {
-    let members: Vec<Member> =
-        graph.nodes().iter().map(|node| Member::of(&graph, node, kernels, device_type)).collect();
+    let mut finder = Members::new(kernels, device_type);
+    let mut members: Vec<Member> = graph.ids().map(|id| finder.of(&graph, id)).collect();
     if !members.iter().any(|m| matches!(m, Member::Lowered { .. })) {
         return Ok((graph, Vec::new()));
     }
+    let (graph, handles) = with_handles(graph, &mut members, finder.into_handles())?;
     let order = graph.topological_order();
     if order.len() < graph.len() {
         // The graph has a cycle that is not a loop; the executor reports it.
         return Ok((graph, Vec::new()));
     }
-    let groups = Grouping::new(&graph, &members, &order)?.groups();
-    Fusion { graph: &graph, members: &members, order: &order }.fuse(groups)
-}
-
-/// What a node is to regions.
-enum Member {
-    /// It has a lowering; for each input, whether it must be known at compilation. Its outputs may
-    /// follow from the shapes of its inputs.
-    Lowered { is_static: Vec<bool>, reads_shapes: bool },
-    /// It belongs to whatever region it is next to: `Identity`, `NoOp`.
-    Neutral,
-    /// A constant, which each region that reads it holds itself, or gets as input.
-    Constant { is_small: bool },
-    /// A handle or reference of state that is always there.
-    State,
-    /// It stays a node of the executor.
-    Outside,
-}
-
-impl Member {
-    fn of(graph: &Graph, node: &Node, kernels: &KernelRegistry, device_type: &str) -> Member {
-        let spec = kernels.find(node, device_type).ok();
-        let is_free = node.control_inputs.is_empty() && node.inputs.is_empty();
-        match node.role() {
-            Role::Const if is_free && !node.outputs[0].dtype.is_object() => {
-                let bytes = node.outputs[0]
-                    .shape
-                    .to_shape()
-                    .map(|shape| shape.num_elements().saturating_mul(node.outputs[0].dtype.size()));
-                Member::Constant { is_small: bytes.is_some_and(|b| b <= CONSTANT_BYTES_MAX) }
-            }
-            Role::Variable | Role::VarHandle if is_free => Member::State,
-            Role::NoOp => Member::Neutral,
-            Role::Identity if is_supported(node.outputs[0].dtype) => Member::Neutral,
-            _ => match spec {
-                Some(spec) if spec.lower.is_some() => {
-                    let mut is_static = vec![false; node.inputs.len()];
-                    for name in spec.host_inputs {
-                        // A name that the op lacks is found by the test of all lowerings.
-                        if let Ok(range) = node.input_range(name) {
-                            is_static[range].fill(true);
-                        }
-                    }
-                    debug_assert!(node.inputs.iter().all(|e| e.node.index() < graph.len()));
-                    Member::Lowered { is_static, reads_shapes: spec.reads_shapes }
-                }
-                _ => Member::Outside,
-            },
+    let mut groups = Grouping::new(&graph, &members, &order)?.groups();
+    for attempt in 1.. {
+        let misplaced = misplaced_calls(&graph, &members, &groups);
+        if misplaced.is_empty() {
+            break;
         }
+        let calls = graph.ids().filter(|id| members[id.index()].is_call()).collect();
+        let left_out = if attempt < ATTEMPTS_MAX { misplaced } else { calls };
+        left_out.into_iter().for_each(|id| members[id.index()] = Member::Outside);
+        groups = Grouping::new(&graph, &members, &order)?.groups();
     }
-
-    fn is_inside(&self) -> bool {
-        matches!(self, Member::Lowered { .. } | Member::Neutral)
-    }
-
-    /// Whether the node's outputs are there without waiting.
-    fn is_always_there(&self) -> bool {
-        matches!(self, Member::Constant { .. } | Member::State)
-    }
-
-    fn needs_static(&self, input: usize) -> bool {
-        matches!(self, Member::Lowered { is_static, .. } if is_static.get(input) == Some(&true))
-    }
-}
-
-/// Sets of sources, each stored once.
-#[derive(Default)]
-struct Sets {
-    all: Vec<Arc<[u64]>>,
-    by_bits: FxHashMap<Arc<[u64]>, u32>,
-    bytes: usize,
-}
-
-impl Sets {
-    fn intern(&mut self, bits: &[u64]) -> u32 {
-        let end = bits.iter().rposition(|&word| word != 0).map_or(0, |i| i + 1);
-        if let Some(&id) = self.by_bits.get(&bits[..end]) {
-            return id;
-        }
-        let set: Arc<[u64]> = bits[..end].into();
-        let id = self.all.len() as u32;
-        self.bytes += 8 * end + 64;
-        self.all.push(set.clone());
-        self.by_bits.insert(set, id);
-        id
-    }
-
-    fn is_too_large(&self) -> bool {
-        self.bytes > SET_BYTES_MAX
-    }
-
-    fn union_into(&self, bits: &mut Vec<u64>, id: u32) {
-        let other = &self.all[id as usize];
-        if bits.len() < other.len() {
-            bits.resize(other.len(), 0);
-        }
-        bits.iter_mut().zip(other.iter()).for_each(|(a, b)| *a |= b);
-    }
-
-    fn intersect_into(&self, bits: &mut Vec<u64>, id: u32) {
-        let other = &self.all[id as usize];
-        bits.truncate(other.len());
-        bits.iter_mut().zip(other.iter()).for_each(|(a, b)| *a &= b);
-    }
+    Fusion { graph: &graph, members: &members, order: &order, handles: &handles }.fuse(groups)
 }
 
 /// Groups nodes into regions.
@@ -338,18 +262,12 @@ impl<'a> Grouping<'a> {
     }
 }
 
-fn set_bit(bits: &mut Vec<u64>, position: usize) {
-    if bits.len() <= position / 64 {
-        bits.resize(position / 64 + 1, 0);
-    }
-    bits[position / 64] |= 1 << (position % 64);
-}
-
 /// Replaces groups of nodes by regions.
 struct Fusion<'a> {
     graph: &'a Graph,
     members: &'a [Member],
     order: &'a [NodeId],
+    handles: &'a Handles,
 }
 
 impl Fusion<'_> {
@@ -395,13 +313,12 @@ impl Fusion<'_> {
                     draft.constants.insert(e.node);
                     continue;
                 }
-                let next = draft.inputs.len();
-                let position = *draft.input_positions.entry(*e).or_insert(next);
-                if position == next {
-                    draft.inputs.push(*e);
-                    draft.is_static.push(false);
-                }
+                let position = draft.input(*e);
                 draft.is_static[position] |= is_static;
+            }
+            for (name, e) in self.handles.get(&id).into_iter().flatten() {
+                let position = draft.input(*e);
+                draft.handles.insert(name.clone(), position);
             }
             for control in &node.control_inputs {
                 if group_of[control.index()] != Some(number)
@@ -573,14 +490,49 @@ impl Fusion<'_> {
                 .filter_map(|c| position.get(c).map(|&p| NodeId(p)))
                 .collect();
         }
-        let outputs = draft.outputs.iter().map(endpoint).collect::<Result<_>>()?;
+        let outputs: Vec<Endpoint> = draft.outputs.iter().map(endpoint).collect::<Result<_>>()?;
+        let has_calls = draft.nodes.iter().any(|id| self.members[id.index()].is_call());
+        let parts = match has_calls {
+            true => Some(self.parts(&draft, nodes.clone(), &outputs)?),
+            false => None,
+        };
         Ok(Region {
             node,
+            parts,
             body: Graph::from_nodes(self.graph, nodes),
             is_static: draft.is_static,
+            handles: draft.handles,
             outputs,
             is_read_on_host: draft.is_read_on_host,
         })
+    }
+
+    /// The region as the body of a function. A reference cannot be an argument: the node that it comes from
+    /// is part of the body.
+    fn parts(&self, draft: &Draft, mut nodes: Vec<Node>, outputs: &[Endpoint]) -> Result<Parts> {
+        let mut args = Vec::with_capacity(draft.inputs.len());
+        for (i, e) in draft.inputs.iter().enumerate() {
+            let output = self.graph.output(*e);
+            if output.is_ref {
+                nodes[i] = self.graph.node(e.node).clone();
+                continue;
+            }
+            nodes[i].attrs.set("T", output.dtype.into_attr());
+            nodes[i].attrs.set("index", (args.len() as i64).into_attr());
+            args.push(i);
+        }
+        for node in nodes.iter_mut().filter(|node| node.role().is_call()) {
+            node.attrs.set(IN_PARTS, true.into_attr());
+        }
+        let result_op = self.graph.registry().get("_Retval")?.clone();
+        for (i, (e, source)) in outputs.iter().zip(&draft.outputs).enumerate() {
+            let mut result = Node::bare(format!("_region_output_{i}"), result_op.clone());
+            result.attrs.set("T", self.graph.output(*source).dtype.into_attr());
+            result.attrs.set("index", (i as i64).into_attr());
+            result.inputs.push(*e);
+            nodes.push(result);
+        }
+        Ok(Parts { graph: Graph::from_nodes(self.graph, nodes), args })
     }
 }
 
@@ -592,7 +544,21 @@ struct Draft {
     input_positions: FxHashMap<Endpoint, usize>,
     is_static: Vec<bool>,
     constants: FxHashSet<NodeId>,
+    handles: BTreeMap<VariableName, usize>,
     controls: Vec<NodeId>,
     outputs: Vec<Endpoint>,
     is_read_on_host: Vec<bool>,
+}
+
+impl Draft {
+    /// The position of an input.
+    fn input(&mut self, e: Endpoint) -> usize {
+        let next = self.inputs.len();
+        let position = *self.input_positions.entry(e).or_insert(next);
+        if position == next {
+            self.inputs.push(e);
+            self.is_static.push(false);
+        }
+        position
+    }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use smallvec::SmallVec;
 use thalweg_graph::{Attrs, Node, Role};
 use thalweg_kernel::{
-    CallDone, Device, DeviceName, DeviceSpec, FunctionRunner, KeptFunction, Outputs, StepContext,
-    Value,
+    CallDone, Device, DeviceName, DeviceSpec, FunctionRunner, KeptFunction, KeptGraph, Outputs,
+    StepContext, Value,
 };
 use thalweg_tensor::{DType, Result, Tensor, bail, ensure, err};
 
@@ -153,6 +153,22 @@ impl FunctionRunner for SessionCore {
         let prepared = NestedStep::within(self, step.clone(), None)
             .and_then(|step| prepare(&step, &*instance()?, args));
         start_named(name, prepared, done);
+    }
+
+    fn call_graph(
+        &self,
+        graph: &KeptGraph,
+        args: Vec<Tensor>,
+        step: &Arc<StepContext>,
+        done: CallDone,
+    ) {
+        let prepared = NestedStep::new(self, Caller { step, trace: None }).and_then(|nested| {
+            prepare(&nested, &*self.instance_of_graph(graph, step.device())?, args)
+        });
+        match prepared {
+            Ok(state) => start(&state, done),
+            Err(e) => done(Err(e)),
+        }
     }
 }
 

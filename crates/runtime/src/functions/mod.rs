@@ -18,10 +18,10 @@ use smallvec::SmallVec;
 use thalweg_graph::{
     Attrs, Flag, Graph, NodeId, Op, Role, callees, functions_in, instantiate_gradient,
 };
-use thalweg_kernel::{Device, DeviceName};
+use thalweg_kernel::{Device, DeviceName, KeptGraph};
 use thalweg_plan::StepSignature;
 use thalweg_proto as pb;
-use thalweg_tensor::{DType, Result, Tensor, ensure};
+use thalweg_tensor::{DType, Result, Tensor, ensure, err};
 
 use crate::execute::executable::{Executable, Interface};
 use crate::session::SessionCore;
@@ -333,6 +333,41 @@ impl SessionCore {
         let (name, attrs) = (name.to_owned(), attrs.clone());
         let function = FunctionKey { name, attrs, is_gradient: false };
         self.functions.shared_instance(self, &function, device)
+    }
+
+    /// The instance of a graph that a kernel runs.
+    pub(crate) fn instance_of_graph(
+        &self,
+        kept: &KeptGraph,
+        device: &Arc<dyn Device>,
+    ) -> Result<Arc<Instance>> {
+        let known = || kept.kept.get()?.downcast_ref::<Arc<Instance>>().cloned();
+        if let Some(instance) = known() {
+            return Ok(instance);
+        }
+        let graph = &kept.graph;
+        let count = |role: Role| graph.nodes().iter().filter(|n| n.role() == role).count();
+        let mut results = vec![None; count(Role::Retval)];
+        for node in graph.nodes().iter().filter(|n| n.role() == Role::Retval) {
+            let slot = results.get_mut(node.attrs().size("index")?);
+            *slot.ok_or_else(|| err!(Internal, "a result has no slot"))? =
+                Some(node.attrs().dtype("T")?);
+        }
+        let results: Option<Box<[DType]>> = results.into_iter().collect();
+        let results = results.ok_or_else(|| err!(Internal, "a result is missing"))?;
+        let interface = Interface {
+            feeds: count(Role::Arg),
+            fetches: results.len(),
+            is_function: true,
+            is_partial: false,
+            may_receive_dead: false,
+        };
+        let targets = graph.ids().collect();
+        let signature = StepSignature { targets, ..Default::default() };
+        let exec = Arc::new(self.compile_for_one(graph, &signature, interface, device)?);
+        // If another thread was faster, its instance is used.
+        let _ = kept.kept.set(Box::new(Arc::new(Instance { exec, results })));
+        known().ok_or_else(|| err!(Internal, "a graph was kept for another runtime"))
     }
 
     /// The instance of a call site's function for `device`.
