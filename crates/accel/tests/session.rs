@@ -162,6 +162,32 @@ fn a_cpu_node_between_two_regions() {
     assert_eq!(accelerator.counts().1 - before, 4, "two programs a step");
 }
 
+/// A constant that waits for something belongs to the region of its readers.
+#[test]
+fn constants_with_control_inputs_cut_nothing() {
+    let Some(accelerator) = support::accelerator("constants_with_control_inputs") else { return };
+    let mut s = scope();
+    let (v, w) = (variable(&mut s, "v", &[2]), variable(&mut s, "w", &[2]));
+    let x = placeholder(&mut s, "x", DType::Float);
+    let init =
+        [("init_v", v), ("init_w", w)].map(|(name, v)| node(&mut s, "Assign", name, &[v, x]));
+    let first = node(&mut s, "AssignAdd", "first", &[v, x]);
+    let one = Tensor::vector(&[1f32, 2.0]).unwrap();
+    let mut late = s.after(&[first.node]);
+    let axes = late.constant(&Tensor::scalar(0i32)).unwrap();
+    let late = late.constant(&one).unwrap();
+    let second = node(&mut s, "AssignAdd", "second", &[w, late]);
+    node(&mut s, "Sum", "sum", &[second, axes]);
+    let session = session(&s, &accelerator);
+    let fed = Tensor::vector(&[1f32, 1.0]).unwrap();
+    let init = init.map(|output| s.name_of(output));
+    session.run(&[("x:0", fed.clone())], &[], &[&*init[0], &*init[1]]).unwrap();
+    let before = accelerator.counts().1;
+    let got = session.run(&[("x:0", fed)], &["sum:0"], &[]).unwrap();
+    assert_eq!(floats(&got[0]), [5.0]);
+    assert_eq!(accelerator.counts().1 - before, 1, "one program a step");
+}
+
 #[test]
 fn errors_name_the_node() {
     let Some(accelerator) = support::accelerator("errors_name_the_node") else { return };

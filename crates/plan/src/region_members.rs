@@ -35,7 +35,7 @@ pub(crate) enum Member {
     /// It has a lowering; for each input, whether it must be known at compilation. Its outputs may
     /// follow from the shapes of its inputs.
     Lowered { is_static: Vec<bool>, reads_shapes: bool, is_call: bool },
-    /// It belongs to whatever region it is next to: `Identity`, `NoOp`.
+    /// It belongs to whatever region it is next to: `Identity`, `NoOp`, a small constant with control inputs.
     Neutral,
     /// A constant, which each region that reads it holds itself, or gets as input.
     Constant { is_small: bool },
@@ -125,9 +125,15 @@ impl<'a> Members<'a> {
         let node = graph.node(id);
         let is_free = node.control_inputs.is_empty() && node.inputs.is_empty();
         match node.role() {
-            Role::Const if is_free && !node.outputs[0].dtype.is_object() => {
+            Role::Const if !node.outputs[0].dtype.is_object() => {
                 let bytes = bytes_of(&node.outputs[0]);
-                Member::Constant { is_small: bytes.is_some_and(|b| b <= CONSTANT_BYTES_MAX) }
+                let is_small = bytes.is_some_and(|b| b <= CONSTANT_BYTES_MAX);
+                match is_free {
+                    true => Member::Constant { is_small },
+                    // It belongs to one region, which keeps its place in the order of the step.
+                    false if is_small => Member::Neutral,
+                    false => Member::Outside,
+                }
             }
             Role::Variable | Role::VarHandle if is_free => Member::State,
             Role::NoOp => Member::Neutral,

@@ -146,6 +146,7 @@ impl<'a> Grouping<'a> {
             let member = &self.members[id.index()];
             is_known[id.index()] = match member {
                 Member::Constant { .. } => true,
+                Member::Neutral if node.role() == Role::Const => true,
                 Member::Lowered { reads_shapes: true, .. } => true,
                 Member::Lowered { .. } | Member::Neutral => {
                     self.graph.is_pure(node)
