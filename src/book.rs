@@ -10,6 +10,9 @@ struct Gradients;
 #[doc = include_str!("../docs/src/concepts/rust-api.md")]
 struct RustApi;
 
+#[doc = include_str!("../docs/src/how-to/accelerators.md")]
+struct Accelerators;
+
 #[doc = include_str!("../docs/src/how-to/checkpoints.md")]
 struct Checkpoints;
 

@@ -31,7 +31,7 @@
 //! `Result`.
 //!
 //! The parts are crates of their own, re-exported here under their bare names: [`tensor`] (tensors,
-//! errors), [`api`] (the typed handles), [`formats`] (file formats), [`graph`] (ops, graphs, scopes), [`kernel`] (the kernel
+//! errors), [`accel`] (GPUs and TPUs), [`api`] (the typed handles), [`formats`] (file formats), [`graph`] (ops, graphs, scopes), [`kernel`] (the kernel
 //! API), [`ops`] (the built-in ops), [`runtime`] (sessions), `cluster` (distributed sessions, with
 //! the feature `remote`), [`storage`] (files behind URLs), [`train`] (models and optimizers),
 //! [`proto`] (TensorFlow's messages).
@@ -44,6 +44,7 @@ use graph::Scope;
 use kernel::Environment;
 use runtime::{LoadOptions, SavedModel};
 
+pub use thalweg_accel as accel;
 pub use thalweg_api as api;
 #[cfg(feature = "cli")]
 pub use thalweg_cli as cli;

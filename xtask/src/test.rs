@@ -287,6 +287,9 @@ fn accelerator(variables: &[(&str, &str)]) -> Result<Outcome> {
     let mut test = run::cargo(&["test", "--quiet", "--package", "thalweg-accel"]);
     test.env("THALWEG_TEST_PJRT_PLUGIN", &plugin).envs(variables.iter().copied());
     run::check(&mut test)?;
+    let mut test =
+        run::cargo(&["test", "--quiet", "--package", "thalweg", "--test", "accelerators"]);
+    run::check(test.env("THALWEG_TEST_PJRT_PLUGIN", &plugin))?;
     let (python, server) = (client_python()?, server()?);
     let program = ["tests/accelerator/run.py", "--server", &server, "--plugin"];
     done(run::command(python, &program).arg(&plugin))

@@ -78,7 +78,7 @@ impl ProgramCache {
 }
 
 /// Whether the plugin is XLA's CPU backend.
-fn is_cpu(client: &Client) -> bool {
+pub(crate) fn is_cpu(client: &Client) -> bool {
     matches!(client.platform_name(), "cpu" | "Host")
 }
 

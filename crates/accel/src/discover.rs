@@ -9,7 +9,7 @@ use std::sync::Arc;
 use thalweg_kernel::{ACCELERATORS, PhysicalDevice};
 use thalweg_tensor::{Context, Error, Result, bail, ensure, err};
 
-use crate::device::{Accelerator, AcceleratorOptions};
+use crate::device::{Accelerator, AcceleratorOptions, is_cpu};
 use crate::pjrt::{Client, OptionValue, Plugin};
 
 /// The environment variable that names a plugin: `PLUGIN.so[=TYPE[:COUNT]]`.
@@ -153,7 +153,8 @@ fn open_plugin(
         None => device_type_of(client.platform_name()).to_owned(),
     };
     let all = client.devices().len();
-    let wanted = choice.count.unwrap_or(if device_type == "XLA_CPU" { 1 } else { all });
+    let by_default = if is_cpu(&client) { 1 } else { all };
+    let wanted = choice.count.unwrap_or(by_default);
     ensure!(
         wanted <= all && all > 0,
         NotFound,

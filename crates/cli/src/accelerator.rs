@@ -4,14 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use thalweg_accel::{AcceleratorOptions, Choice, Precision, ProgramCache};
-use thalweg_kernel::{
-    Device, DeviceDescription, DeviceName, HostDevice, PhysicalDevice, name_devices,
-};
+use thalweg_kernel::PhysicalDevice;
+use thalweg_runtime::SessionOptions;
 use thalweg_tensor::{Result, ensure};
 use tracing::info;
 
 /// Which accelerators, and how they multiply.
-#[derive(clap::Args, Clone, Debug, Default)]
+#[derive(clap::Args, Clone, Debug, Default, PartialEq)]
 #[command(next_help_heading = "Accelerators")]
 pub(crate) struct AcceleratorFlags {
     /// Accelerators to use: none; auto, those of the first PJRT plugin found (THALWEG_ACCELERATOR,
@@ -61,7 +60,39 @@ impl From<PrecisionFlag> for Precision {
     }
 }
 
+/// What `--device gpu` says where there is none.
+pub(crate) const NO_ACCELERATOR: &str =
+    "--device gpu: there is no accelerator; `thalweg devices` says what is missing";
+
+/// Whether a value of `--device` is an accelerator.
+pub(crate) fn wants_accelerator(device: Option<&str>) -> bool {
+    device.is_some_and(|device| !device.eq_ignore_ascii_case("cpu"))
+}
+
 impl AcceleratorFlags {
+    /// The arguments by which another process of this program gets the same.
+    pub(crate) fn to_args(&self) -> Vec<String> {
+        let mut args = Vec::new();
+        let mut put = |flag: &str, value: Option<String>| {
+            args.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
+        };
+        put("--accelerator", self.accelerator.as_ref().map(Choice::to_string));
+        put("--precision", (self.precision == PrecisionFlag::Fast).then(|| "fast".to_owned()));
+        put("--accelerator-memory", self.accelerator_memory.map(|fraction| fraction.to_string()));
+        put("--program-cache", self.program_cache.as_ref().map(|p| p.display().to_string()));
+        args
+    }
+
+    /// The same with an accelerator where `--device`'s value asks for one and no flag names it.
+    pub(crate) fn for_device(&self, device: Option<&str>) -> AcceleratorFlags {
+        let accelerator = match wants_accelerator(device) {
+            true => Some(self.accelerator.clone().unwrap_or(Choice::Auto)),
+            false if device.is_some() => None,
+            false => self.accelerator.clone(),
+        };
+        AcceleratorFlags { accelerator, ..self.clone() }
+    }
+
     fn options(&self) -> AcceleratorOptions {
         let program_cache = match &self.program_cache {
             None => ProgramCache::Standard,
@@ -94,28 +125,15 @@ impl AcceleratorFlags {
         Ok(devices.into_iter().map(|device| device as Arc<dyn PhysicalDevice>).collect())
     }
 
-    /// The devices of a session in this process: a CPU, and the accelerators. With `device`, as
-    /// `--device` takes it, a session that is to run on an accelerator has one, or this is an error.
-    pub(crate) fn session_devices(
+    /// Gives a session of this process the accelerators beside its CPU. With `device`, as `--device`
+    /// takes it, a session that is to run on an accelerator has one, or this is an error.
+    pub(crate) fn apply(
         &self,
         device: Option<&str>,
-        memory: u64,
-    ) -> Result<Vec<Arc<dyn Device>>> {
-        let wants_accelerator = device.is_some_and(|d| !d.eq_ignore_ascii_case("cpu"));
-        let flags = match (&self.accelerator, wants_accelerator) {
-            (None, true) => &AcceleratorFlags { accelerator: Some(Choice::Auto), ..self.clone() },
-            _ => self,
-        };
-        let physical =
-            if device.is_none() || wants_accelerator { flags.open()? } else { Vec::new() };
-        ensure!(
-            !wants_accelerator || !physical.is_empty(),
-            NotFound,
-            "--device {}: there is no accelerator; `thalweg devices` says what is missing",
-            device.unwrap_or_default()
-        );
-        let cpu = DeviceDescription::cpu(DeviceName::cpu("localhost", 0, 0), memory);
-        let accelerators = name_devices(&physical, "localhost", 0, 1);
-        Ok(std::iter::once(HostDevice::shared(cpu)).chain(accelerators).collect())
+        options: SessionOptions,
+    ) -> Result<SessionOptions> {
+        let physical = self.for_device(device).open()?;
+        ensure!(!wants_accelerator(device) || !physical.is_empty(), NotFound, "{NO_ACCELERATOR}");
+        Ok(options.with_accelerators(&physical))
     }
 }

@@ -1,4 +1,6 @@
-//! `thalweg check`: lists what a graph needs that this program unsupported, without running it.
+//! `thalweg check`: lists what a graph needs that is not supported, without running it.
+
+mod placement;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,7 +16,9 @@ use thalweg_runtime::memory_limit_bytes;
 use thalweg_storage::ByUrl;
 use thalweg_tensor::{Budget, Error, Result, err};
 
+use crate::accelerator::wants_accelerator;
 use crate::{Failure, Registry, files, graph_file, ops, prune};
+use placement::Placed;
 
 /// The number of nodes that are listed for each unsupported feature; the others are counted.
 const NODES_SHOWN: usize = 8;
@@ -30,6 +34,12 @@ pub struct Args {
     /// GraphDef, MetaGraphDef or SavedModel (file or folder), binary or text
     graph: PathBuf,
 
+    /// Also say which nodes this device would run: gpu, for any accelerator, names the ops that stay on
+    /// the CPU
+    #[arg(long, value_name = "DEVICE", value_parser = ["cpu", "gpu"], ignore_case = true,
+          help_heading = "Accelerators")]
+    device: Option<String>,
+
     /// Print one JSON object instead of text
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -44,14 +54,26 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         graph_file::read_any(&args.graph)?
     };
     let mut nodes = 0;
+    let mut placed = wants_accelerator(args.device.as_deref()).then(Placed::default);
     for graph in graphs {
         nodes += graph.node.len();
-        check(registry, graph, &mut unsupported);
+        let library = graph.library.clone().unwrap_or_default().function;
+        let graph = check(registry, graph, &mut unsupported);
+        if let (Some(placed), Some(graph)) = (&mut placed, graph) {
+            placed.add(registry, &graph, &library);
+        }
     }
     if args.json {
-        writeln!(out, "{}", unsupported.to_json(nodes))?;
+        let mut all = unsupported.to_json(nodes);
+        if let Some(placed) = &placed {
+            all["placement"] = placed.to_json();
+        }
+        writeln!(out, "{all}")?;
     } else {
         unsupported.write_text(nodes, out)?;
+        if let Some(placed) = &placed {
+            placed.write_text(out)?;
+        }
     }
     match unsupported.0.len() {
         0 => Ok(()),
@@ -111,18 +133,23 @@ impl Unsupported {
     fn write_text(&self, nodes: usize, out: &mut dyn Write) -> Result<(), Failure> {
         for ((kind, op, what), nodes) in &self.0 {
             writeln!(out, "{} {op}: {what}", kind.name())?;
-            let shown = nodes.iter().take(NODES_SHOWN).map(String::as_str).collect::<Vec<_>>();
-            let more = match nodes.len().saturating_sub(NODES_SHOWN) {
-                0 => String::new(),
-                n => format!(" and {n} more"),
-            };
-            writeln!(out, "    needed by {}{more}", shown.join(", "))?;
+            writeln!(out, "    needed by {}", shown(nodes))?;
         }
         if self.0.is_empty() {
             writeln!(out, "all {nodes} nodes are supported")?;
         }
         Ok(())
     }
+}
+
+/// The first nodes of a list, and how many more there are.
+fn shown(nodes: &[String]) -> String {
+    let first = nodes.iter().take(NODES_SHOWN).map(String::as_str).collect::<Vec<_>>();
+    let more = match nodes.len().saturating_sub(NODES_SHOWN) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    format!("{}{more}", first.join(", "))
 }
 
 /// The graphs of a SavedModel, each pruned to the nodes that loading and its signatures need.
@@ -161,7 +188,8 @@ fn model_graphs(folder: &Path, unsupported: &mut Unsupported) -> Result<Vec<pb::
     Ok(graphs)
 }
 
-fn check(registry: &Registry, def: pb::GraphDef, unsupported: &mut Unsupported) {
+/// Checks a graph; returns it if it could be built.
+fn check(registry: &Registry, def: pb::GraphDef, unsupported: &mut Unsupported) -> Option<Graph> {
     let functions: Vec<&pb::FunctionDef> = def.library.iter().flat_map(|l| &l.function).collect();
     let names: Vec<&str> =
         functions.iter().filter_map(|f| Some(f.signature.as_ref()?.name.as_str())).collect();
@@ -176,11 +204,17 @@ fn check(registry: &Registry, def: pb::GraphDef, unsupported: &mut Unsupported) 
     // A graph can only be built if all its ops are known; its kernels check further attrs.
     let is_known = |op: &str| names.contains(&op) || registry.ops.get(op).is_ok();
     if !def.node.iter().all(|n| is_known(&n.op)) {
-        return;
+        return None;
     }
     match Graph::from_def(registry.ops.clone(), def) {
-        Ok(graph) => check_kernels(registry, &graph, unsupported),
-        Err(e) => unsupported.add(Kind::Graph, "", e.to_string(), "the graph"),
+        Ok(graph) => {
+            check_kernels(registry, &graph, unsupported);
+            Some(graph)
+        }
+        Err(e) => {
+            unsupported.add(Kind::Graph, "", e.to_string(), "the graph");
+            None
+        }
     }
 }
 

@@ -279,6 +279,7 @@ fn programs(
                     command.extend([flag.to_owned(), value.to_string()]);
                 }
             }
+            command.extend(limits.accelerators.to_args());
             if let Some(transport) = file.transport {
                 command.extend(["--transport".to_owned(), transport.word().to_owned()]);
             }

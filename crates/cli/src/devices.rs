@@ -1,6 +1,7 @@
 //! `thalweg devices`: the devices of this machine, and what is missing for others.
 
 use std::io::Write;
+use std::path::Path;
 
 use serde_json::json;
 use thalweg_accel::{
@@ -13,22 +14,30 @@ use thalweg_tensor::{DType, Result};
 use crate::Failure;
 use crate::inspect::bytes_text;
 
-/// List the accelerators of this machine with their plugins, memory and measured speed, and say
-/// what to install where there are none.
+/// List the accelerators of this machine, with plugin, memory and measured speed.
+///
+/// Where there are none, it says which folders it looked into and what to install.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Args {
     /// Accelerators to list: auto, or PLUGIN.so[=TYPE[:COUNT]] [default: auto]
-    #[arg(long, value_name = "WHICH")]
+    #[arg(long, value_name = "WHICH", help_heading = "Accelerators")]
     accelerator: Option<Choice>,
 
     /// Do not measure speed
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     quick: bool,
 
     /// Print one JSON object instead of text
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
+
+/// Hardware, and a file that the system has where its driver is loaded.
+const HARDWARE: &[(&str, &str)] = &[
+    ("an NVIDIA GPU", "/proc/driver/nvidia/version"),
+    ("an AMD GPU", "/dev/kfd"),
+    ("a TPU", "/dev/accel0"),
+];
 
 /// What is listed of one accelerator.
 struct Row {
@@ -69,11 +78,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 fn row(index: usize, device: &Accelerator, is_quick: bool) -> Result<Row> {
     let (client, plugin) = (device.client(), device.client().plugin());
     let (major, minor) = plugin.api_version();
-    let version = format!(
+    let mut version = format!(
         "{} {}, PJRT {major}.{minor}",
         client.platform_name(),
         first_line(client.platform_version())
     );
+    for (attribute, what) in [("xla_version", "XLA"), ("stablehlo_current_version", "StableHLO")] {
+        if let Some(value) = plugin.attribute(attribute) {
+            version.push_str(&format!(", {what} {value}"));
+        }
+    }
     let stats = device.plugin_device().memory_stats().unwrap_or_default();
     Ok(Row {
         name: format!("/device:{}:{index}", device.device_type()),
@@ -155,10 +169,16 @@ fn explain(out: &mut dyn Write) -> Result<(), Failure> {
     for folder in searched_folders() {
         writeln!(out, "    {}", folder.display())?;
     }
+    for (hardware, path) in HARDWARE {
+        if Path::new(path).exists() {
+            writeln!(out, "this machine has {hardware} ({path}), for which a plugin is missing")?;
+        }
+    }
     writeln!(
         out,
         "for an NVIDIA GPU, in a Python environment: pip install \"jax[cuda13]\"\n\
          for a TPU: pip install \"jax[tpu]\"\n\
+         for an AMD GPU, with ROCm: pip install jax-rocm7-plugin jax-rocm7-pjrt\n\
          any other PJRT plugin: --accelerator PLUGIN.so=GPU"
     )?;
     Ok(())

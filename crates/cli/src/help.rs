@@ -8,7 +8,7 @@ use crate::Cli;
 
 /// Headings of `thalweg --help`, with the names of the commands below each.
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
-    ("Run graphs", &["run", "check", "ops"]),
+    ("Run graphs", &["run", "check", "ops", "devices"]),
     ("Train", &["quickstart", "launch"]),
     ("Serve models", &["serve"]),
     ("Clusters", &["server", "cluster", "health"]),

@@ -168,6 +168,8 @@ fn tensorflow_servings_underscores_are_accepted() {
             "idle-timeout",
             "write-timeout",
             "drain-timeout",
+            "accelerator-memory",
+            "program-cache",
             "log-format",
             "log-level",
         ]

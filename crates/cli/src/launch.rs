@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use thalweg_tensor::err;
 use tracing::warn;
 
+use crate::accelerator::AcceleratorFlags;
 use crate::server::Transport;
 use crate::supervise::{self, ExitReason, PrefixedOutput, Program, RestartPolicy};
 use crate::{Failure, descriptors};
@@ -24,7 +25,8 @@ const SITE: &str = include_str!("launch/sitecustomize.py");
 /// Each copy gets its task by TF_CONFIG and, if its command line has them, by --job_name,
 /// --task_index, --ps_hosts and --worker_hosts. Its tf.train.Server (tf.distribute.Server) is a
 /// thalweg server process. Parameter servers are stopped when the workers have ended; the first
-/// task that fails stops all others, and its exit code is that of the command.
+/// task that fails stops all others, and its exit code is that of the command. Accelerators are for
+/// workers and the chief; parameter servers stay on CPUs.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     /// Number of parameter servers
@@ -60,6 +62,9 @@ pub struct Args {
     /// megabytes [default: 80 % of the machine's or container's memory]
     #[arg(long, value_name = "MB", help_heading = "Servers")]
     memory_limit: Option<usize>,
+
+    #[command(flatten)]
+    accelerators: AcceleratorFlags,
 
     /// Which flags to pass to the program
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = Flags::Known,
@@ -157,7 +162,7 @@ fn programs(
                 // Output is not buffered.
                 ("PYTHONUNBUFFERED".into(), "1".into()),
                 ("THALWEG_PROGRAM".into(), thalweg.clone()),
-                ("THALWEG_SERVER_FLAGS".into(), server_flags(args)),
+                ("THALWEG_SERVER_FLAGS".into(), server_flags(args, &task)),
             ],
             log: folder.join(format!("{}-{}.log", task.job, task.index)),
             with_parent: false,
@@ -167,11 +172,14 @@ fn programs(
     Ok(layout.tasks().into_iter().map(program).collect())
 }
 
-/// The arguments of every server of the program, as JSON.
-fn server_flags(args: &Args) -> String {
+/// The arguments of a task's server, as JSON.
+fn server_flags(args: &Args, task: &LaunchTask) -> String {
     let mut flags = vec!["--transport".to_owned(), args.transport.word().to_owned()];
     if let Some(megabytes) = args.memory_limit {
         flags.extend(["--memory-limit".to_owned(), megabytes.to_string()]);
+    }
+    if task.is_working() {
+        flags.extend(args.accelerators.to_args());
     }
     serde_json::json!(flags).to_string()
 }

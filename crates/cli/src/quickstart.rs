@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_api::Output;
+use thalweg_cluster::grpc::{TaskState, status_of};
 use thalweg_cluster::{ClusterSpec, ConnectOptions};
 use thalweg_kernel::Environment;
 use thalweg_runtime::{LoadOptions, SavedModel, system_environment};
@@ -28,6 +29,7 @@ use thalweg_train::{
     Served, TrainOptions, Trainer, losses, metrics,
 };
 
+use crate::accelerator::{AcceleratorFlags, NO_ACCELERATOR, wants_accelerator};
 use crate::{Failure, Registry};
 use paste::quoted;
 use served::ServedPredictions;
@@ -84,6 +86,15 @@ pub struct Args {
     #[arg(long, alias = "undisturbed", conflicts_with = "kills", help_heading = "Failures")]
     no_kill: bool,
 
+    /// Device of workers, evaluation and the model server: cpu, or gpu for whatever accelerator there
+    /// is [default: the accelerator, if --accelerator gives one]
+    #[arg(long, value_name = "DEVICE", value_parser = ["cpu", "gpu"], ignore_case = true,
+          help_heading = "Accelerators")]
+    device: Option<String>,
+
+    #[command(flatten)]
+    accelerators: AcceleratorFlags,
+
     /// Folder for checkpoints, event files, logs and the model [default: a new folder]
     #[arg(long, alias = "folder", value_name = "DIR", help_heading = "Output")]
     output: Option<PathBuf>,
@@ -94,11 +105,13 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     let clock = system_environment().clock;
     let begin = clock.monotonic();
     let folder = folder(args)?;
-    let tasks = Arc::new(Tasks::start(&folder)?);
+    let accelerators = shared(args);
+    let tasks = Arc::new(Tasks::start(&folder, &accelerators.to_args())?);
     writeln!(out, "1. A cluster on this machine, each task a process:")?;
     for (name, address) in tasks.addresses() {
         writeln!(out, "     {name} at {address}, process {}", tasks.id(&name))?;
     }
+    report_devices(args, &tasks, out)?;
     let digits = mnist::train()?.first(args.images as usize);
     writeln!(out, "\n2. Training: {} images, {} epochs.", digits.len(), args.epochs)?;
     out.flush()?;
@@ -114,7 +127,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     let models = format!("{folder}/model");
     let served = |model: &Model| served(model, filters);
     let saved_model = thalweg_train::export_with(registry, &checkpoint, &models, served)?;
-    let model = load(&saved_model, registry)?;
+    let model = load(&saved_model, registry, &accelerators)?;
     let test = mnist::test()?.first(args.test_images as usize);
     let accuracy = test_accuracy(&model, &test)?;
     writeln!(out, "\n3. Exported, loaded again and evaluated on {} test images:", test.len())?;
@@ -123,7 +136,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     let shown: Vec<usize> = (0..SHOWN).collect();
     let predictions = classify(&model, &test, &shown)?;
     digits::show(&test, &shown.into_iter().zip(predictions).collect::<Vec<_>>(), out)?;
-    let served = serve(&folder, out)?;
+    let served = serve(&folder, &accelerators.to_args(), out)?;
     print_next_steps(&folder, &checkpoint, &saved_model, &outcome.events, out)?;
     let detection = faults.detection().map(|time| time.as_secs_f64());
     let summary = serde_json::json!({
@@ -139,6 +152,32 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         "seconds": clock.monotonic().saturating_sub(begin).as_secs_f64(),
     });
     writeln!(out, "{summary}")?;
+    Ok(())
+}
+
+/// The accelerators of each process. Both workers and this process share a GPU.
+fn shared(args: &Args) -> AcceleratorFlags {
+    let flags = args.accelerators.for_device(args.device.as_deref());
+    let share = flags.accelerator_memory.or(flags.accelerator.is_some().then_some(0.3));
+    AcceleratorFlags { accelerator_memory: share, ..flags }
+}
+
+/// Says which accelerators the workers have; without any, `--device gpu` is an error.
+fn report_devices(args: &Args, tasks: &Tasks, out: &mut dyn Write) -> Result<(), Failure> {
+    let is_accelerator = |name: &&String| !name.contains("/device:CPU:");
+    let mut found = Vec::new();
+    for report in status_of(&tasks.spec().parse()?, 0, Duration::from_secs(10))? {
+        if let TaskState::Alive(status) = report.state {
+            found.extend(status.devices.iter().filter(is_accelerator).cloned());
+        }
+    }
+    for name in &found {
+        writeln!(out, "     {name}")?;
+    }
+    let wants = wants_accelerator(args.device.as_deref());
+    if wants && found.is_empty() {
+        return Err(err!(NotFound, "{NO_ACCELERATOR}").into());
+    }
     Ok(())
 }
 
@@ -235,12 +274,16 @@ fn report_training(
 }
 
 /// Serves the exported model, requests predictions, and prints the commands and the answer.
-fn serve(folder: &str, out: &mut dyn Write) -> Result<ServedPredictions, Failure> {
+fn serve(
+    folder: &str,
+    accelerators: &[String],
+    out: &mut dyn Write,
+) -> Result<ServedPredictions, Failure> {
     writeln!(out, "5. Served over REST, as TensorFlow Serving does, by a process of its own:")?;
     out.flush()?;
     let digits = mnist::test()?;
     let asked: Vec<usize> = (SHOWN..2 * SHOWN).collect();
-    let served = served::predict(folder, &digits, &asked)?;
+    let served = served::predict(folder, accelerators, &digits, &asked)?;
     writeln!(out, "     {}", served.serve)?;
     writeln!(out, "   Ten more images, requested with\n     {}\n", served.curl)?;
     let predictions = served.predictions.iter().copied();
@@ -308,8 +351,9 @@ fn logits(filters: usize) -> Sequential {
         .then(Dense::new(mnist::CLASSES))
 }
 
-fn load(folder: &str, registry: &Registry) -> Result<SavedModel> {
+fn load(folder: &str, registry: &Registry, flags: &AcceleratorFlags) -> Result<SavedModel> {
     let mut options = LoadOptions::default();
+    options.session = flags.apply(None, options.session)?;
     options.session.environment =
         Environment { storage: Arc::new(ByUrl::default()), ..system_environment() };
     SavedModel::load(folder, &[], (registry.ops.clone(), registry.kernels.clone()), options)

@@ -144,8 +144,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
 
 /// The session options of the arguments.
 pub(crate) fn session_options(args: &Args, mut options: SessionOptions) -> Result<SessionOptions> {
-    let memory = options.memory_limit_bytes as u64;
-    options.devices = args.accelerators.session_devices(args.device.as_deref(), memory)?;
+    options = args.accelerators.apply(args.device.as_deref(), options)?;
     options.environment.storage = Arc::new(ByUrl::default());
     if let Some(threads) = args.threads {
         (options.inter_threads, options.intra_threads) = (threads.into(), threads.into());

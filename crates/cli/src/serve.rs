@@ -64,7 +64,7 @@ fn loader(args: &Args, registry: &Registry) -> Result<Loader> {
     let mut session = LoadOptions::default().session;
     session.environment.storage = Arc::new(ReadOnly(Arc::new(files)));
     session.memory_limit_bytes = memory;
-    session.devices = args.accelerators.session_devices(None, memory as u64)?;
+    session = args.accelerators.apply(None, session)?;
     let warm_up = WarmUp {
         recorded: args.loading.enable_model_warmup,
         iterations: args.loading.num_request_iterations_for_warmup.unwrap_or(1),

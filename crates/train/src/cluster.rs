@@ -1,11 +1,13 @@
 //! The cluster that training runs on: parameter servers and workers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_cluster::grpc::{LocalCluster, stop_tasks};
 use thalweg_cluster::notation::read_cluster;
 use thalweg_cluster::{ClusterSpec, ConnectOptions, RemoteSession, TaskName, TaskOptions};
 use thalweg_graph::Graph;
+use thalweg_kernel::PhysicalDevice;
 use thalweg_ops::Registry;
 use thalweg_tensor::{Error, Result, ensure, err};
 
@@ -99,9 +101,29 @@ impl Cluster {
 
     /// As [`Cluster::local`], with tasks that have these ops and kernels.
     pub fn local_with(ps: u32, workers: u32, registry: Registry) -> Result<Cluster> {
+        Cluster::local_on(ps, workers, &[], registry)
+    }
+
+    /// As [`Cluster::local_with`], with accelerators for the workers. Each worker gets an equal share of
+    /// them; several workers use one where there are fewer than workers. Parameter servers stay on
+    /// CPUs.
+    pub fn local_on(
+        ps: u32,
+        workers: u32,
+        accelerators: &[Arc<dyn PhysicalDevice>],
+        registry: Registry,
+    ) -> Result<Cluster> {
         let Registry { ops, kernels } = registry.clone();
         let jobs = [(PS, ps), ("worker", workers)];
-        let local = LocalCluster::start(&jobs, TaskOptions::default(), ops, kernels)?;
+        let accelerators = accelerators.to_vec();
+        let options = move |task: &TaskName| TaskOptions {
+            accelerators: match task.job == PS {
+                true => Vec::new(),
+                false => share(&accelerators, task.index as usize, workers as usize),
+            },
+            ..TaskOptions::default()
+        };
+        let local = LocalCluster::start_with(&jobs, options, ops, kernels)?;
         let cluster = Cluster::of(local.spec().clone())?.with_registry(registry);
         Ok(Cluster { local: Some(local), ..cluster })
     }
@@ -215,5 +237,29 @@ impl Cluster {
         let count = self.workers.len();
         let task = self.workers.get(worker);
         task.ok_or_else(|| err!(OutOfRange, "the cluster has no worker {worker}, only {count}"))
+    }
+}
+
+/// The part of `all` that belongs to worker `index` of `workers`: every device whose number is its own
+/// modulo their number, or one that it shares.
+fn share<T: Clone>(all: &[T], index: usize, workers: usize) -> Vec<T> {
+    if all.len() < workers {
+        return all.get(index % all.len().max(1)).cloned().into_iter().collect();
+    }
+    all.iter().skip(index).step_by(workers.max(1)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn workers_share_devices_equally() {
+        let all = [0, 1, 2, 3, 4];
+        assert_eq!(share(&all, 0, 2), [0, 2, 4]);
+        assert_eq!(share(&all, 1, 2), [1, 3]);
+        assert_eq!([0, 1, 2].map(|worker| share(&all[..2], worker, 3)), [[0], [1], [0]]);
+        assert!(share(&all[..0], 1, 2).is_empty());
+        assert_eq!(share(&all, 0, 1), all);
     }
 }

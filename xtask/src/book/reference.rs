@@ -23,12 +23,14 @@ const NO_VARIABLES: &[&str] = &[
     "FAILED_PRECONDITION",
     "INVALID_ARGUMENT",
     "NOT_FOUND",
+    "NO_TRANSPOSE",
     "OUT_DIR",
     "OUT_OF_RANGE",
     "PERMISSION_DENIED",
     "REDUCED_REDUNDANCY",
     "RESOURCE_EXHAUSTED",
     "VARIABLE_VALUE",
+    "XLA_CPU",
 ];
 
 /// Flags of other programs, and those of TensorFlow Serving that are refused.

@@ -37,6 +37,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("README.md", "cargo xtask test", "runs these blocks itself"),
     ("docs/src/concepts/cluster.md", "CLUSTER='ps=10.0.0.1:2222", "needs four machines"),
     (
+        "docs/src/how-to/accelerators.md",
+        "thalweg run graph.pb --device gpu",
+        "needs an accelerator: part accelerator",
+    ),
+    (
         "docs/src/how-to/containers.md",
         "cd deploy && docker-compose",
         "needs docker: part container",

@@ -12,6 +12,9 @@
 //!
 //! [job.worker]
 //! tasks = 3                   # on ports that are free when the cluster starts
+//! accelerator = "auto"        # as `thalweg server --accelerator` takes it
+//! precision = "fast"          # and --precision
+//! accelerator_memory = 0.3    # and --accelerator-memory
 //! ```
 
 use std::collections::BTreeMap;
@@ -23,6 +26,7 @@ use thalweg_cluster::{ClusterSpec, TaskName};
 use thalweg_tensor::{Context, Result, bail, ensure, err};
 use toml::{Table, Value};
 
+use crate::accelerator::{AcceleratorFlags, PrecisionFlag};
 use crate::ports::FreePorts;
 use crate::server::Transport;
 
@@ -44,6 +48,7 @@ pub(super) struct Job {
     pub tasks: Tasks,
     pub memory_mb: Option<u32>,
     pub threads: Option<u32>,
+    pub accelerators: AcceleratorFlags,
 }
 
 /// The addresses of a job's tasks.
@@ -158,7 +163,9 @@ impl Tasks {
 impl Job {
     fn parse(value: &Value) -> Result<Job> {
         let Value::Table(table) = value else { bail!(InvalidArgument, "a job must be a table") };
-        known(table, &["tasks", "memory_mb", "threads"])?;
+        let keys =
+            ["tasks", "memory_mb", "threads", "accelerator", "precision", "accelerator_memory"];
+        known(table, &keys)?;
         let tasks = match table.get("tasks") {
             Some(Value::Array(list)) => Tasks::At(list.iter().map(address).collect::<Result<_>>()?),
             Some(Value::Integer(_)) => Tasks::Free(number(table, "tasks")?.unwrap_or(0) as usize),
@@ -169,6 +176,7 @@ impl Job {
             tasks,
             memory_mb: number(table, "memory_mb")?,
             threads: number(table, "threads")?,
+            accelerators: accelerators(table)?,
         })
     }
 }
@@ -190,6 +198,32 @@ fn transport(value: &Value) -> Result<Transport> {
     let word = value.as_str().unwrap_or_default();
     Transport::from_str(word, false)
         .map_err(|_| err!(InvalidArgument, "transport must be \"auto\" or \"grpc\", not {value}"))
+}
+
+fn accelerators(table: &Table) -> Result<AcceleratorFlags> {
+    let word = |key: &str| match table.get(key) {
+        Some(Value::String(word)) => Ok(Some(word.as_str())),
+        Some(other) => Err(err!(InvalidArgument, "{key} must be a string, not {other}")),
+        None => Ok(None),
+    };
+    let accelerator = word("accelerator")?.map(str::parse).transpose();
+    let precision = word("precision")?.map(|word| {
+        PrecisionFlag::from_str(word, false).map_err(|_| {
+            err!(InvalidArgument, "precision must be \"full\" or \"fast\", not \"{word}\"")
+        })
+    });
+    let memory = table.get("accelerator_memory").map(|value| {
+        let fraction = value.as_float().map(|x| x as f32).filter(|x| *x > 0.0 && *x <= 1.0);
+        fraction.ok_or_else(|| {
+            err!(InvalidArgument, "accelerator_memory must be above 0 and at most 1, not {value}")
+        })
+    });
+    Ok(AcceleratorFlags {
+        accelerator: accelerator.context(|| "accelerator")?,
+        precision: precision.transpose()?.unwrap_or_default(),
+        accelerator_memory: memory.transpose()?,
+        program_cache: None,
+    })
 }
 
 fn number(table: &Table, key: &str) -> Result<Option<u32>> {
@@ -226,12 +260,19 @@ mod tests {
             [job.worker]
             tasks = 3
             threads = 1
+            accelerator = "/p.so=gpu:2"
+            precision = "fast"
+            accelerator_memory = 0.5
         "#;
         let file = ClusterFile::parse(text, "stem").unwrap();
         assert_eq!((file.name.as_str(), file.restarts), ("mine", 2));
         assert_eq!(file.transport, Some(Transport::Grpc));
         assert_eq!(file.jobs["ps"].memory_mb, Some(512));
         assert_eq!(file.jobs["worker"].threads, Some(1));
+        let flags =
+            ["--accelerator", "/p.so=GPU:2", "--precision", "fast", "--accelerator-memory", "0.5"];
+        assert_eq!(file.jobs["worker"].accelerators.to_args(), flags);
+        assert!(file.jobs["ps"].accelerators.to_args().is_empty());
         let addresses = file.addresses().unwrap();
         assert_eq!(addresses["ps"], ["127.0.0.1:2222", "other:2223"]);
         let mut free = addresses["worker"].clone();
@@ -248,6 +289,10 @@ mod tests {
             ("[job.ps]\ntasks = []", "no tasks"),
             ("[job.ps]\ntasks = 0", "no tasks"),
             ("[job.ps]\ntasks = -1", "must be a non-negative integer"),
+            ("[job.ps]\ntasks = 1\naccelerator = 1", "must be a string"),
+            ("[job.ps]\ntasks = 1\naccelerator = \"p.so=CPU\"", "not a type of accelerators"),
+            ("[job.ps]\ntasks = 1\nprecision = \"half\"", "\"full\" or \"fast\""),
+            ("[job.ps]\ntasks = 1\naccelerator_memory = 1.5", "at most 1"),
             ("[job.ps]\ntasks = 100000", "more than"),
             ("[job.ps]\ntasks = [\"here\"]", "host:port"),
             ("[job.ps]\ntasks = [\"here:0\"]", "host:port"),

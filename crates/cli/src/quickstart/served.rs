@@ -31,12 +31,15 @@ pub(super) struct ServedPredictions {
 /// Serves the model in `folder`, requests predictions and stops the server.
 pub(super) fn predict(
     folder: &str,
+    accelerators: &[String],
     digits: &Digits,
     indices: &[usize],
 ) -> Result<ServedPredictions> {
     let model = format!("{NAME}={folder}/model");
     let log = format!("{folder}/logs/serve.log");
     let args = ["serve", "--with-parent", "--no-grpc", "--http-port=0", "--model", &model];
+    let accelerators: Vec<&str> = accelerators.iter().map(String::as_str).collect();
+    let args = [&args, &accelerators[..]].concat();
     let mut server = Process::start("the server of models", &args, log)?;
     let address = server.wait_for_line("HTTP listening on")?;
     let is_ready = || matches!(exchange(&address, "GET", "/readyz", ""), Ok((200, _)));

@@ -23,6 +23,8 @@ const JOBS: [(&str, usize); 2] = [("ps", 1), ("worker", 2)];
 /// Processes on this machine, each a task of one cluster. They are stopped on drop.
 pub(super) struct Tasks {
     addresses: BTreeMap<String, Vec<String>>,
+    /// Further arguments of workers.
+    of_workers: Vec<String>,
     logs: String,
     running: Mutex<BTreeMap<String, Process>>,
     /// Held while ended tasks are restarted: several threads may notice an end at the same time.
@@ -30,8 +32,8 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    /// Starts all tasks; their output goes to `folder/logs`.
-    pub(super) fn start(folder: &str) -> Result<Tasks> {
+    /// Starts all tasks, workers with these further arguments; their output goes to `folder/logs`.
+    pub(super) fn start(folder: &str, of_workers: &[String]) -> Result<Tasks> {
         let failed = |e: std::io::Error| err!(Unavailable, "the tasks cannot be started: {e}");
         let logs = format!("{folder}/logs");
         fs::create_dir_all(&logs).map_err(failed)?;
@@ -41,8 +43,13 @@ impl Tasks {
             addresses.insert(job.to_owned(), ports.addresses(count).map_err(failed)?);
         }
         drop(ports);
-        let tasks =
-            Tasks { addresses, logs, running: Mutex::default(), restarting: Mutex::default() };
+        let tasks = Tasks {
+            addresses,
+            of_workers: of_workers.to_vec(),
+            logs,
+            running: Mutex::default(),
+            restarting: Mutex::default(),
+        };
         for (name, _) in tasks.addresses() {
             tasks.spawn(&name)?;
         }
@@ -108,7 +115,10 @@ impl Tasks {
         let (job, index) = name.split_once('/').unwrap_or((name, "0"));
         let spec = self.spec();
         let cluster = ["--cluster", &spec, "--job-name", job, "--task-index", index];
-        let args = [&["server", "--with-parent", "--threads", "1"][..], &cluster].concat();
+        let of_workers = if job == "worker" { &self.of_workers[..] } else { &[] };
+        let of_workers: Vec<&str> = of_workers.iter().map(String::as_str).collect();
+        let common = ["server", "--with-parent", "--threads", "1"];
+        let args = [&common[..], &cluster, &of_workers].concat();
         let log = format!("{}/{}.log", self.logs, name.replace('/', "-"));
         let task = Process::start(name, &args, log)?;
         self.running.lock().insert(name.to_owned(), task);

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_kernel::{Cancellation, Device, Environment, ResourceManager};
+use thalweg_kernel::{
+    Cancellation, Device, DeviceDescription, DeviceName, Environment, HostDevice, PhysicalDevice,
+    ResourceManager, name_devices,
+};
 use thalweg_plan::{Links, Options};
 use thalweg_tensor::Budget;
 
@@ -44,6 +47,19 @@ pub struct SessionOptions {
     pub environment: Environment,
     /// Called for each node that a plan places.
     pub placement_log: Option<PlacementLog>,
+}
+
+impl SessionOptions {
+    /// With one CPU and these accelerators as devices. Nodes that state no device run on the first
+    /// accelerator if they can, as in TensorFlow.
+    #[must_use]
+    pub fn with_accelerators(self, accelerators: &[Arc<dyn PhysicalDevice>]) -> SessionOptions {
+        let memory = self.memory_limit_bytes as u64;
+        let cpu = DeviceDescription::cpu(DeviceName::cpu("localhost", 0, 0), memory);
+        let accelerators = name_devices(accelerators, "localhost", 0, 1);
+        let devices = std::iter::once(HostDevice::shared(cpu)).chain(accelerators).collect();
+        SessionOptions { devices, ..self }
+    }
 }
 
 /// Called with a node's name, its op and its device.

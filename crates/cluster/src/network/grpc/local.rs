@@ -24,10 +24,13 @@ const IO_THREADS: usize = 2;
 /// Bound on the shutdown of the I/O runtime.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The options of each task, except for job and index.
+type OptionsOf = Box<dyn Fn(&TaskName) -> TaskOptions + Send + Sync>;
+
 /// A cluster whose tasks are servers of this process. They end with it.
 pub struct LocalCluster {
     spec: ClusterSpec,
-    options: TaskOptions,
+    options: OptionsOf,
     ops: Arc<OpRegistry>,
     kernels: Arc<KernelRegistry>,
     running: Mutex<BTreeMap<TaskName, Running>>,
@@ -51,6 +54,17 @@ impl LocalCluster {
         ops: Arc<OpRegistry>,
         kernels: Arc<KernelRegistry>,
     ) -> Result<LocalCluster> {
+        LocalCluster::start_with(jobs, move |_| options.clone(), ops, kernels)
+    }
+
+    /// As [`LocalCluster::start`], with options for each task.
+    pub fn start_with(
+        jobs: &[(&str, u32)],
+        options: impl Fn(&TaskName) -> TaskOptions + Send + Sync + 'static,
+        ops: Arc<OpRegistry>,
+        kernels: Arc<KernelRegistry>,
+    ) -> Result<LocalCluster> {
+        let options = Box::new(options);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(IO_THREADS)
             .thread_name("thalweg-io")
@@ -102,7 +116,7 @@ impl LocalCluster {
 
     fn serve(&self, task: TaskName, listener: TcpListener) -> Result<()> {
         let options =
-            TaskOptions { job: task.job.clone(), index: task.index, ..self.options.clone() };
+            TaskOptions { job: task.job.clone(), index: task.index, ..(self.options)(&task) };
         let state = Arc::new(Task::new(options, self.ops.clone(), self.kernels.clone()));
         let master = Arc::new(Master::with_member(Member::new(state, self.spec.clone())));
         // Clients are on this machine.
