@@ -72,7 +72,7 @@ impl Value {
             dims.batch.1,
             dims.contracting.0,
             dims.contracting.1,
-            self.body.precision_text()
+            self.body.precision_text(self.dtype)
         );
         self.op("dot_general", &[self, other], &attrs, dtype, &result)
     }
@@ -125,7 +125,7 @@ impl Value {
             positions(&by.filter_dilation),
             by.feature_groups,
             by.batch_groups,
-            self.body.precision_text()
+            self.body.precision_text(self.dtype)
         );
         self.op("convolution", &[self, filter], &attrs, self.dtype, result)
     }

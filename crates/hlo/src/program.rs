@@ -201,9 +201,11 @@ impl Body {
         self.state.borrow_mut().blocks.pop().unwrap_or_default()
     }
 
-    /// The precision of both operands of a product.
-    pub(crate) fn precision_text(&self) -> String {
-        let name = if self.state.borrow().is_precise { "HIGHEST" } else { "DEFAULT" };
+    /// The precision of both operands of a product. No hardware rounds those of 16 bits further.
+    pub(crate) fn precision_text(&self, operand: DType) -> String {
+        let is_narrow = matches!(operand, DType::Half | DType::BFloat16);
+        let is_precise = self.state.borrow().is_precise && !is_narrow;
+        let name = if is_precise { "HIGHEST" } else { "DEFAULT" };
         format!("[#stablehlo<precision {name}>, #stablehlo<precision {name}>]")
     }
 

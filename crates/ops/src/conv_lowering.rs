@@ -1,7 +1,7 @@
 //! Lowerings of convolutions, depthwise convolutions, and their gradient ops.
 //!
-//! A depthwise convolution is one with a group for each channel. The 16-bit floats are convolved in
-//! 32 bits, as by the CPU kernels; compilers turn that into products of the narrow operands.
+//! A depthwise convolution is one with a group for each channel. Convolutions of 16-bit floats have narrow
+//! operands and results in the program, whatever a compiler makes of them: GPUs sum their products in 32 bits.
 
 use thalweg_hlo::{Convolution as Hlo, Value};
 use thalweg_kernel::Lowering;
@@ -247,6 +247,5 @@ fn convolved(images: &Value, filter: &Value, by: &Hlo, result: &[usize]) -> Valu
     if images.num_elements() == 0 || filter.num_elements() == 0 || result.contains(&0) {
         return images.splat(images.dtype(), result, 0.0);
     }
-    let (wide, filter) = (images.widened(), filter.widened());
-    wide.convolution(&filter, by, result).convert(images.dtype())
+    images.convolution(filter, by, result)
 }
