@@ -281,6 +281,8 @@ impl Optimizer {
     ) -> Result<NodeId> {
         let (gradient, indices) = match adjoint {
             Adjoint::Dense(gradient) => (gradient, None),
+            // It subtracts duplicate rows one after the other.
+            Adjoint::Sparse(rows) if self.rule == Rule::Sgd => (rows.values, Some(rows.indices)),
             Adjoint::Sparse(rows) => {
                 let (values, indices) = summed_rows(model, rows)?;
                 (values, Some(indices))
