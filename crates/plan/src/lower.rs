@@ -153,6 +153,8 @@ impl<'a> Lowering<'a> {
     ) -> Result<Vec<Lowered>> {
         let mut lowered: Vec<Option<Lowered>> = vec![None; graph.len()];
         let mut later: Vec<(NodeId, NodeId)> = Vec::new();
+        // Nodes that output a handle which the caller gave.
+        let mut given_handles: FxHashSet<NodeId> = given.keys().copied().collect();
         for id in graph.topological_order() {
             let node = graph.node(id);
             if context.within.is_empty() {
@@ -181,6 +183,17 @@ impl<'a> Lowering<'a> {
                 if let Some(source) = &lowered[control.index()] {
                     copy.control_inputs.extend_from_slice(&source.ends);
                 }
+            }
+            let takes_given = node.inputs.iter().any(|e| {
+                graph.output(*e).dtype == DType::Resource && given_handles.contains(&e.node)
+            });
+            if takes_given && node.role() == Role::Identity {
+                given_handles.insert(id);
+            }
+            if takes_given {
+                // The state is the caller's, and so is the choice of its device: files name the device of
+                // the machine that wrote them.
+                copy.device = "".into();
             }
             self.adapt(&mut copy, context);
             let result = self.lower_node(copy, context)?;
