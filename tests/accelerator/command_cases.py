@@ -3,9 +3,14 @@
 import json
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.error
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SECONDS_MAX = 300
@@ -110,6 +115,59 @@ def case_a_cluster_file_gives_jobs_accelerators(arguments):
             tasks = json.loads(thalweg(arguments, "cluster", "status", path, "--json", *state))["tasks"]
             devices = {t["task"]: [d.partition("/device:")[2] for d in t["devices"]] for t in tasks}
             assert devices == {"ps/0": ["CPU:0"], "worker/0": ["CPU:0", "GPU:0", "GPU:1"]}, devices
+            accelerators = {t["task"]: t["accelerators"] for t in tasks}
+            assert accelerators["ps/0"] == [] and len(accelerators["worker/0"]) == 2, accelerators
+            assert accelerators["worker/0"][0]["compilations"] == 0, accelerators
             assert "CPU:0,GPU:0-1" in thalweg(arguments, "cluster", "status", path, *state)
         finally:
             thalweg(arguments, "cluster", "down", path, *state)
+
+
+INPUTS = [[1.0, 2.0], [3.0, 4.0]]
+
+
+def get(url, body=None):
+    with urllib.request.urlopen(url, body and json.dumps(body).encode(), timeout=60) as answer:
+        return answer.read().decode()
+
+
+def case_serve_runs_models_there_and_counts(arguments):
+    model = f"m={ROOT / 'testdata/saved_models'}"
+    with tempfile.TemporaryDirectory() as folder:
+        versions = pathlib.Path(folder, "m")
+        versions.mkdir()
+        shutil.copytree(ROOT / "testdata/saved_models/v2", versions / "1")
+        model = f"m={versions}"
+        cache = ["--program-cache", os.path.join(folder, "programs")]
+        for compiled in [True, False]:
+            flags = ["--no-grpc", "--http-port", "0", "--model", model, "--generated-warmup=false", *cache]
+            environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+            server = subprocess.Popen([arguments.server, "serve", *flags, *gpu(arguments)], stdout=subprocess.PIPE,
+                                      stderr=subprocess.DEVNULL, text=True, env=environment)
+            try:
+                address = server.stdout.readline().split()[-1]
+                answer = json.loads(until_served(f"http://{address}/v1/models/m:predict"))
+                text = get(f"http://{address}/monitoring/prometheus/metrics")
+            finally:
+                server.terminate()
+                server.wait(30)
+            counted = dict(re.findall(r'^thalweg_accelerator_(\w+)\{device="GPU:0"\} (\d+)$', text, re.M))
+            counted = {name: int(value) for name, value in counted.items()}
+            assert answer, answer
+            assert (counted["compilations_total"] > 0) == compiled, counted
+            assert (counted["loads_total"] > 0) != compiled, counted
+            assert counted["executions_total"] > 0 and counted["bytes_from_host_total"] > 0, counted
+            assert counted["bytes_to_host_total"] > 0, counted
+            assert 0 < counted["memory_peak_bytes"] <= counted["memory_limit_bytes"], counted
+
+
+def until_served(url):
+    """The answer to a request, once the model is there."""
+    for _ in range(200):
+        try:
+            return get(url, {"inputs": INPUTS})
+        except urllib.error.HTTPError as e:
+            if e.code not in (404, 503):
+                raise AssertionError(e.read().decode()) from e
+            time.sleep(0.1)
+    raise AssertionError("the model is not there after 20 s")

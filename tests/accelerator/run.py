@@ -16,6 +16,7 @@ import tempfile
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
+import cluster_cases
 import command_cases
 import numpy as np
 import tensorflow as tf
@@ -24,6 +25,9 @@ v1 = tf.compat.v1
 STOP_SECONDS_MAX = 20
 # Folders of `tests/clients` whose programs run here too: a sample of what such a server must not change.
 SAMPLE = ["basics", "control", "training", "optimizers", "live_reads"]
+# Cells of the table of failures whose workers have an accelerator.
+CELLS = ["worker/killed", "worker/restarted", "chief/restarted", "idle/killed", "ps/restarted"]
+FAILURES = pathlib.Path(__file__).resolve().parents[1] / "cluster" / "failures.py"
 CLIENTS = pathlib.Path(__file__).resolve().parents[1] / "clients" / "run.py"
 
 
@@ -151,46 +155,6 @@ def case_a_checkpoint_goes_both_ways(arguments):
             np.testing.assert_array_equal(session.run(v), np.arange(8) + 1)
 
 
-def case_parameters_on_a_cpu_task_and_a_worker_with_an_accelerator(arguments):
-    ports = [free_port(), free_port()]
-    spec = f"ps=127.0.0.1:{ports[0]};worker=127.0.0.1:{ports[1]}"
-
-    def flags(job):
-        return ["--cluster", spec, "--job-name", job]
-
-    def task(job, more=()):
-        command = [arguments.server, "server", *flags(job), *more]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-
-    processes = [task("ps"), task("worker", accelerated(arguments))]
-    try:
-        for process in processes:
-            assert process.stdout.readline().startswith("listening on "), "a task did not start"
-        target = f"grpc://127.0.0.1:{ports[1]}"
-        with tf.Graph().as_default():
-            setter = v1.train.replica_device_setter(
-                ps_device="/job:ps/cpu:0", worker_device="/job:worker/gpu:0", ps_tasks=1
-            )
-            with v1.device(setter):
-                got, counted = train(target, 40, v1.ConfigProto(allow_soft_placement=True))
-        with tf.Graph().as_default(), server(arguments) as alone:
-            wanted, _ = train(alone, 40)
-        assert counted == 40, counted
-        np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-3)
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
-def free_port():
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 def case_the_command_lists_devices(arguments):
     flag = f"{arguments.plugin}=GPU"
     command = [arguments.server, "devices", "--quick", "--accelerator", flag]
@@ -205,7 +169,7 @@ def main():
     parser.add_argument("cases", nargs="*")
     arguments = parser.parse_args()
     failed = []
-    everything = {**globals(), **vars(command_cases)}
+    everything = {**globals(), **vars(command_cases), **vars(cluster_cases)}
     cases = {name[5:]: case for name, case in everything.items() if name.startswith("case_")}
     chosen = [n for n in cases if not arguments.cases or any(w in n for w in arguments.cases)]
     for name in chosen:
@@ -220,6 +184,10 @@ def main():
         command = [sys.executable, str(CLIENTS), "--server", arguments.server, *flags, *SAMPLE]
         if subprocess.run(command).returncode != 0:
             failed.append("a sample of tests/clients")
+        flags = ["--accelerator", f"{arguments.plugin}=GPU"]
+        command = [sys.executable, str(FAILURES), "--server", arguments.server, *flags, *CELLS]
+        if subprocess.run(command).returncode != 0:
+            failed.append("the table of failures")
     if failed:
         sys.exit(f"{len(failed)} of {len(chosen)} failed: {', '.join(failed)}")
 

@@ -66,6 +66,8 @@ class Cluster:
         ports = free_ports(len(kinds))
         self.addresses = {t: f"127.0.0.1:{port}" for t, port in zip(kinds, ports, strict=True)}
         self.processes = {}
+        # Further arguments of tasks of ours, by task or job.
+        self.flags = {}
         self.file = None
         self.keeps_logs = logs is not None
         self.logs = logs or tempfile.mkdtemp(prefix="thalweg-cluster-")
@@ -92,7 +94,7 @@ class Cluster:
         job, index = task.split(":")
         spec = f"@{self.file}" if self.file else self.text(address)
         return [self.server, "server", "--cluster", spec, "--job", job, "--task", index,
-                "--transport", self.transport]
+                "--transport", self.transport, *self.flags.get(job, []), *self.flags.get(task, [])]
 
     def text(self, address=None):
         """The addresses of each job, in the form of --cluster."""

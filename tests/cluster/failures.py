@@ -149,11 +149,13 @@ NETWORKS = {None: Cluster, "links": ProxiedCluster, "wires": NamespaceCluster, "
 class Cell:
     """One row of the table, run against a cluster."""
 
-    def __init__(self, row, server, folder):
+    def __init__(self, row, server, folder, accelerator=None):
         self.row, self.fault, self.folder = row, table.FAULTS[row.fault], folder
         self.task = TASK_OF[row.role]
         tasks = {**TASKS, "ps:0": THEIRS if row.role == "stock" else OURS}
         self.cluster = NETWORKS[self.fault.network](server, tasks, folder, start=False)
+        if accelerator:
+            self.cluster.flags = {"worker": ["--accelerator", accelerator]}
         self.reported = None
 
     def flags(self):
@@ -270,11 +272,11 @@ class Cell:
                 client.join(max(0, end - time.monotonic()))
 
 
-def in_fork(row, server, folder, pipe):
+def in_fork(row, server, folder, accelerator, pipe):
     os.setpgid(0, 0)
     try:
         os.makedirs(folder, exist_ok=True)
-        pipe.send(Cell(row, server, folder).play())
+        pipe.send(Cell(row, server, folder, accelerator).play())
     except BaseException:
         pipe.send([traceback.format_exc()])
 
@@ -282,11 +284,12 @@ def in_fork(row, server, folder, pipe):
 class RunningCell:
     """A cell in a process of its own."""
 
-    def __init__(self, row, server, folder):
+    def __init__(self, row, server, folder, accelerator):
         self.name, self.begin = f"{row.role}/{row.fault}", time.monotonic()
         self.pipe, theirs = multiprocessing.Pipe(duplex=False)
         self.process = multiprocessing.get_context("fork").Process(
-            target=in_fork, args=(row, server, os.path.join(folder, f"{row.role}-{row.fault}"), theirs))
+            target=in_fork,
+            args=(row, server, os.path.join(folder, f"{row.role}-{row.fault}"), accelerator, theirs))
         self.process.start()
         theirs.close()
 
@@ -326,6 +329,7 @@ def main():
     parser.add_argument("--server", required=True, help="the thalweg command")
     parser.add_argument("--short", action="store_true", help="only the cells that CI plays")
     parser.add_argument("--jobs", type=int, default=8, help="cells at a time")
+    parser.add_argument("--accelerator", help="what all workers have, as `thalweg server --accelerator` takes it")
     parser.add_argument("--logs", help="a folder for what tasks and clients say")
     parser.add_argument("names", nargs="*", help="parts of the names of cells to play")
     args = parser.parse_args()
@@ -335,7 +339,7 @@ def main():
     try:
         while waiting or playing:
             while waiting and len(playing) < args.jobs:
-                playing.append(RunningCell(waiting.pop(0), os.path.abspath(args.server), folder))
+                playing.append(RunningCell(waiting.pop(0), os.path.abspath(args.server), folder, args.accelerator))
             time.sleep(0.1)
             for cell in [c for c in playing if c.is_over()]:
                 playing.remove(cell)

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thalweg_graph::Graph;
 use thalweg_kernel::{
-    ACCELERATORS, AnyKernel, Device, DeviceDescription, DeviceName, FusedNode, KernelRegistry,
-    PhysicalDevice,
+    ACCELERATORS, AnyKernel, Device, DeviceDescription, DeviceName, DeviceStats, FusedNode,
+    KernelRegistry, PhysicalDevice,
 };
 use thalweg_plan::form_regions;
 use thalweg_tensor::{Budget, Charge, Result, Tensor, ensure, err};
@@ -104,6 +104,10 @@ pub struct Counters {
     pub executions: AtomicU64,
     /// The most bytes of tensors in its memory at once.
     pub peak_bytes: AtomicU64,
+    /// Bytes copied from the host.
+    pub bytes_from_host: AtomicU64,
+    /// Bytes copied to the host.
+    pub bytes_to_host: AtomicU64,
 }
 
 /// One device of a plugin, which runs regions of graphs. Each task or session that uses it has it
@@ -197,6 +201,25 @@ impl Accelerator {
         self.budget.used_bytes()
     }
 
+    /// What it has done so far, and its memory. What the plugin says of the memory comes first: it counts
+    /// what running programs need, too.
+    pub fn stats(&self) -> DeviceStats {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let of_plugin = self.plugin_device().memory_stats().unwrap_or_default();
+        let counters = &self.counters;
+        DeviceStats {
+            kind: self.plugin_device().kind().to_owned(),
+            compilations: load(&counters.compilations),
+            loads: load(&counters.loads),
+            executions: load(&counters.executions),
+            bytes_from_host: load(&counters.bytes_from_host),
+            bytes_to_host: load(&counters.bytes_to_host),
+            memory_used_bytes: of_plugin.bytes_in_use.unwrap_or(self.used_bytes() as u64),
+            memory_peak_bytes: of_plugin.peak_bytes_in_use.unwrap_or(self.peak_bytes() as u64),
+            memory_limit_bytes: self.budget.limit_bytes() as u64,
+        }
+    }
+
     /// The plugin's client.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
@@ -257,9 +280,34 @@ impl Accelerator {
         options
     }
 
-    /// A tensor of the host in the device's memory; the copy may be under way when this returns.
+    /// A copy in host memory, when it is there.
+    pub(crate) fn read(&self, memory: &Memory) -> Result<Tensor> {
+        self.count_read(memory);
+        memory.buffer.read()
+    }
+
+    /// Starts a copy to new host memory, charged to `budget`; `done` may come on the plugin's thread.
+    pub(crate) fn start_read(
+        &self,
+        memory: &Memory,
+        budget: &Arc<Budget>,
+        done: impl FnOnce(Result<Tensor>) + Send + 'static,
+    ) {
+        self.count_read(memory);
+        memory.buffer.download(Some(budget), done);
+    }
+
+    fn count_read(&self, memory: &Memory) {
+        let bytes = memory.buffer.size_bytes() as u64;
+        self.counters.bytes_to_host.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A tensor of the host in the device's memory. The copy may be under way when this returns; it reads
+    /// the tensor's own memory, which is kept until then.
     pub(crate) fn put(&self, tensor: &Tensor) -> Result<Memory> {
-        let charge = Charge::new(&self.budget, tensor.size_bytes())?;
+        let bytes = tensor.size_bytes();
+        let charge = Charge::new(&self.budget, bytes)?;
+        self.counters.bytes_from_host.fetch_add(bytes as u64, Ordering::Relaxed);
         let memory = Memory::new(self.client.upload(tensor, self.ordinal)?, charge);
         self.note_use();
         Ok(memory)
@@ -301,7 +349,7 @@ impl Device for NamedAccelerator {
 
     fn download(&self, tensor: &Tensor) -> Result<Tensor> {
         match tensor.device_memory() {
-            Some(_) => memory_of(tensor)?.buffer.read(),
+            Some(_) => self.accelerator.read(&*memory_of(tensor)?),
             None => Ok(tensor.clone()),
         }
     }
@@ -311,6 +359,10 @@ impl Device for NamedAccelerator {
             Some(_) => Ok(tensor.clone()),
             None => self.accelerator.put(tensor)?.into_tensor(),
         }
+    }
+
+    fn stats(&self) -> Option<DeviceStats> {
+        Some(self.accelerator.stats())
     }
 
     fn fuse(&self, graph: Graph, kernels: &Arc<KernelRegistry>) -> Result<(Graph, Vec<FusedNode>)> {

@@ -189,7 +189,7 @@ impl State {
 
     fn on_host(&self, tensor: &Tensor) -> Result<Tensor> {
         match tensor.device_memory() {
-            Some(_) => memory_of(tensor)?.buffer.read(),
+            Some(_) => self.device.read(&*memory_of(tensor)?),
             None => Ok(tensor.clone()),
         }
     }
@@ -443,7 +443,8 @@ impl State {
         let pending = Arc::new(Mutex::new(pending));
         for (&i, memory) in far.iter().zip(&memories) {
             let pending = pending.clone();
-            memory.buffer.download(Some(&budget), move |copy| Pending::arrive(&pending, i, copy));
+            let done = move |copy| Pending::arrive(&pending, i, copy);
+            self.device.start_read(memory, &budget, done);
         }
     }
 }

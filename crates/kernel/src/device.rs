@@ -154,6 +154,29 @@ impl DeviceDescription {
     }
 }
 
+/// What a device has done so far, and its memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Its model: `NVIDIA H200`.
+    pub kind: String,
+    /// Programs compiled.
+    pub compilations: u64,
+    /// Programs that an earlier process compiled, loaded from files.
+    pub loads: u64,
+    /// Programs run.
+    pub executions: u64,
+    /// Bytes copied from the host.
+    pub bytes_from_host: u64,
+    /// Bytes copied to the host.
+    pub bytes_to_host: u64,
+    /// Bytes of memory in use.
+    pub memory_used_bytes: u64,
+    /// The most that were in use at once.
+    pub memory_peak_bytes: u64,
+    /// The most that may be.
+    pub memory_limit_bytes: u64,
+}
+
 /// A device that runs kernels.
 pub trait Device: Send + Sync {
     /// Its name, speed and memory.
@@ -162,6 +185,10 @@ pub trait Device: Send + Sync {
     fn download(&self, tensor: &Tensor) -> Result<Tensor>;
     /// A copy (or the tensor itself) in the device's memory.
     fn upload(&self, tensor: &Tensor) -> Result<Tensor>;
+    /// What it has done so far, if it counts.
+    fn stats(&self) -> Option<DeviceStats> {
+        None
+    }
     /// Groups the nodes of a partition that the device runs as one; it makes their kernels.
     fn fuse(&self, graph: Graph, _: &Arc<KernelRegistry>) -> Result<(Graph, Vec<FusedNode>)> {
         Ok((graph, Vec::new()))

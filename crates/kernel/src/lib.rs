@@ -25,8 +25,8 @@ pub use context::{
     AsyncCall, Completion, KernelContext, Outputs, SessionContext, StepContext, StepId,
 };
 pub use device::{
-    Device, DeviceDescription, DeviceName, DeviceSpec, FusedNode, HostDevice, PhysicalDevice,
-    name_devices,
+    Device, DeviceDescription, DeviceName, DeviceSpec, DeviceStats, FusedNode, HostDevice,
+    PhysicalDevice, name_devices,
 };
 pub use environment::{Clock, Entropy, Environment};
 pub use function::{CallDone, FunctionRunner, KeptFunction, KeptGraph};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use thalweg_kernel::Clock;
+use thalweg_kernel::{Clock, Device};
 use thalweg_tensor::{Budget, Result, ensure};
 
 use crate::loader::Loader;
@@ -20,6 +20,8 @@ pub struct Engine {
     /// The memory budget of requests being received, of their decoded form, and of answers being
     /// sent.
     pub incoming: Arc<Budget>,
+    /// The devices of the models.
+    devices: Vec<Arc<dyn Device>>,
     clock: Arc<dyn Clock>,
     is_draining: AtomicBool,
     requests: AtomicUsize,
@@ -45,10 +47,16 @@ impl Engine {
             store,
             metrics: loader.metrics().clone(),
             incoming: Budget::new(incoming_bytes_max),
+            devices: loader.session().devices.clone(),
             clock: loader.session().environment.clock.clone(),
             is_draining: AtomicBool::new(false),
             requests: AtomicUsize::new(0),
         }
+    }
+
+    /// All metrics in Prometheus text format.
+    pub fn metrics_text(&self) -> String {
+        self.metrics.text(&self.store, &self.devices)
     }
 
     /// The number of concurrent requests.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use thalweg_kernel::{Device, DeviceStats};
 use thalweg_tensor::Code;
 
 use crate::batching::Counts as BatchCounts;
@@ -167,8 +168,8 @@ impl Metrics {
         }
     }
 
-    /// All metrics in Prometheus text format.
-    pub fn text(&self, store: &Store) -> String {
+    /// All metrics in Prometheus text format, those of the models' devices too.
+    pub fn text(&self, store: &Store, devices: &[Arc<dyn Device>]) -> String {
         let mut out = String::new();
         let counts = self.0.lock();
         requests(&mut out, &counts);
@@ -178,6 +179,7 @@ impl Metrics {
         drop(counts);
         models(&mut out, store);
         batches(&mut out, store);
+        accelerators(&mut out, devices);
         out
     }
 }
@@ -396,6 +398,63 @@ fn batches(out: &mut String, store: &Store) {
         head(out, name, kind, help);
         for (labels, counts) in &found {
             let _ = writeln!(out, "{name}{labels} {}", field(counts));
+        }
+    }
+}
+
+/// Compilations, executions, copies and memory of accelerators; nothing where there are none.
+fn accelerators(out: &mut String, devices: &[Arc<dyn Device>]) {
+    let found: Vec<(String, DeviceStats)> = devices
+        .iter()
+        .filter_map(|device| {
+            let (name, stats) = (&device.description().name, device.stats()?);
+            Some((format!("{{device=\"{}:{}\"}}", name.device_type, name.index), stats))
+        })
+        .collect();
+    if found.is_empty() {
+        return;
+    }
+    type Field = fn(&DeviceStats) -> u64;
+    let fields: [(&str, &str, &str, Field); 8] = [
+        ("thalweg_accelerator_compilations_total", "counter", "Programs compiled.", |s| {
+            s.compilations
+        }),
+        (
+            "thalweg_accelerator_loads_total",
+            "counter",
+            "Programs loaded that an earlier process compiled.",
+            |s| s.loads,
+        ),
+        ("thalweg_accelerator_executions_total", "counter", "Programs run.", |s| s.executions),
+        (
+            "thalweg_accelerator_bytes_from_host_total",
+            "counter",
+            "Bytes copied from the host to the device.",
+            |s| s.bytes_from_host,
+        ),
+        (
+            "thalweg_accelerator_bytes_to_host_total",
+            "counter",
+            "Bytes copied from the device to the host.",
+            |s| s.bytes_to_host,
+        ),
+        ("thalweg_accelerator_memory_used_bytes", "gauge", "Memory in use.", |s| {
+            s.memory_used_bytes
+        }),
+        (
+            "thalweg_accelerator_memory_peak_bytes",
+            "gauge",
+            "The most memory in use at once.",
+            |s| s.memory_peak_bytes,
+        ),
+        ("thalweg_accelerator_memory_limit_bytes", "gauge", "The most that may be in use.", |s| {
+            s.memory_limit_bytes
+        }),
+    ];
+    for (name, kind, help, field) in fields {
+        head(out, name, kind, help);
+        for (labels, stats) in &found {
+            let _ = writeln!(out, "{name}{labels} {}", field(stats));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use thalweg_cluster::grpc::{TaskReport, TaskState, status_of};
-use thalweg_cluster::own_messages::{WaitInfo, WaitKind};
+use thalweg_cluster::own_messages::{AcceleratorInfo, WaitInfo, WaitKind};
 use thalweg_cluster::{ClusterSpec, TaskName};
 use thalweg_kernel::DeviceName;
 use thalweg_tensor::Result;
@@ -75,6 +75,9 @@ fn table(reports: &[TaskReport], out: &mut dyn Write) -> Result<(), Failure> {
     }
     for report in reports {
         let TaskState::Alive(status) = &report.state else { continue };
+        for device in &status.accelerators {
+            writeln!(out, "{}: {}", short(&report.task), accelerator(device))?;
+        }
         for silent in &status.silent {
             let seconds = seconds(silent.silent_ms);
             let (who, whom) = (short(&report.task), shortened(&silent.task));
@@ -142,6 +145,38 @@ fn devices(names: &[String]) -> String {
     if runs.is_empty() { "none".into() } else { runs.join(",") }
 }
 
+/// A sentence about an accelerator.
+fn accelerator(device: &AcceleratorInfo) -> String {
+    format!(
+        "{} ({}) has compiled {} programs, loaded {} and run them {} times; {} of {} in use, {} at most",
+        devices(std::slice::from_ref(&device.name)),
+        device.kind,
+        device.compilations,
+        device.loads,
+        device.executions,
+        bytes(device.memory_used_bytes),
+        bytes(device.memory_limit_bytes),
+        bytes(device.memory_peak_bytes),
+    )
+}
+
+fn accelerator_json(device: &AcceleratorInfo) -> Value {
+    json!({
+        "name": device.name,
+        "kind": device.kind,
+        "compilations": device.compilations,
+        "loads": device.loads,
+        "executions": device.executions,
+        "bytes_from_host": device.bytes_from_host,
+        "bytes_to_host": device.bytes_to_host,
+        "memory": {
+            "used_bytes": device.memory_used_bytes,
+            "peak_bytes": device.memory_peak_bytes,
+            "limit_bytes": device.memory_limit_bytes,
+        },
+    })
+}
+
 fn seconds(milliseconds: u64) -> String {
     match milliseconds / 1000 {
         0..60 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
@@ -170,6 +205,7 @@ fn task_json(report: &TaskReport) -> Value {
             "process": s.process,
             "uptime_seconds": s.uptime_ms as f64 / 1e3,
             "devices": s.devices,
+            "accelerators": s.accelerators.iter().map(accelerator_json).collect::<Vec<_>>(),
             "threads": s.threads,
             "sessions": { "of_clients": s.master_sessions, "of_masters": s.worker_sessions },
             "steps": {

@@ -1,6 +1,7 @@
 //! Messages of our own services and extensions. TensorFlow's messages and those of gRPC's health protocol
 //! are in `thalweg-proto`.
 
+use thalweg_kernel::Device;
 use thalweg_tensor::Origin;
 
 /// Request of `/thalweg.Peer/Status`.
@@ -77,6 +78,63 @@ pub struct StatusResponse {
     /// Number of threads that run its kernels.
     #[prost(uint32, tag = "21")]
     pub threads: u32,
+    /// Its accelerators.
+    #[prost(message, repeated, tag = "22")]
+    pub accelerators: Vec<AcceleratorInfo>,
+}
+
+/// An accelerator of a task.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct AcceleratorInfo {
+    /// The full name of the device.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Its model.
+    #[prost(string, tag = "2")]
+    pub kind: String,
+    /// Programs compiled.
+    #[prost(uint64, tag = "3")]
+    pub compilations: u64,
+    /// Programs loaded that an earlier process compiled.
+    #[prost(uint64, tag = "4")]
+    pub loads: u64,
+    /// Programs run.
+    #[prost(uint64, tag = "5")]
+    pub executions: u64,
+    /// Bytes copied from the host.
+    #[prost(uint64, tag = "6")]
+    pub bytes_from_host: u64,
+    /// Bytes copied to the host.
+    #[prost(uint64, tag = "7")]
+    pub bytes_to_host: u64,
+    /// Bytes of its memory in use.
+    #[prost(uint64, tag = "8")]
+    pub memory_used_bytes: u64,
+    /// The most that were in use at once.
+    #[prost(uint64, tag = "9")]
+    pub memory_peak_bytes: u64,
+    /// The most that may be.
+    #[prost(uint64, tag = "10")]
+    pub memory_limit_bytes: u64,
+}
+
+impl AcceleratorInfo {
+    /// What a device says of itself, if it counts.
+    pub(crate) fn of(device: &dyn Device) -> Option<AcceleratorInfo> {
+        let stats = device.stats()?;
+        Some(AcceleratorInfo {
+            name: device.description().name.to_string(),
+            kind: stats.kind,
+            compilations: stats.compilations,
+            loads: stats.loads,
+            executions: stats.executions,
+            bytes_from_host: stats.bytes_from_host,
+            bytes_to_host: stats.bytes_to_host,
+            memory_used_bytes: stats.memory_used_bytes,
+            memory_peak_bytes: stats.memory_peak_bytes,
+            memory_limit_bytes: stats.memory_limit_bytes,
+        })
+    }
 }
 
 /// One wait.

@@ -68,7 +68,7 @@ fn counted(engine: &Engine, names: &[String]) -> BTreeMap<String, i64> {
     if names.is_empty() {
         return BTreeMap::new();
     }
-    counters(&engine.metrics.text(&engine.store), names)
+    counters(&engine.metrics_text(), names)
 }
 
 /// The increase of each counter.

@@ -175,7 +175,7 @@ impl Rest {
             _ => {}
         }
         if is_read && self.options.metrics_path.as_deref() == Some(path) {
-            return Ok(Reply::text(self.engine.metrics.text(&self.engine.store)));
+            return Ok(Reply::text(self.engine.metrics_text()));
         }
         if *method == Method::OPTIONS && self.options.cors {
             return Ok(Reply::text(String::new()));

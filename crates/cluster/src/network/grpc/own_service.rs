@@ -12,7 +12,7 @@ use thalweg_tensor::{Result, bail, ensure};
 
 use super::service::Service;
 use crate::network::own_messages::{
-    SilentTask, StatusRequest, StatusResponse, StopRequest, StopResponse,
+    AcceleratorInfo, SilentTask, StatusRequest, StatusResponse, StopRequest, StopResponse,
 };
 
 /// Maximum number of waits in a response.
@@ -84,11 +84,12 @@ impl Service {
             task: task.to_string(),
             silent_ms: silent.as_millis() as u64,
         });
+        let devices = task.devices();
         StatusResponse {
             task: task.name(),
             version: env!("CARGO_PKG_VERSION").into(),
             incarnation: task.incarnation,
-            devices: task.devices().iter().map(|d| d.description().name.to_string()).collect(),
+            devices: devices.iter().map(|d| d.description().name.to_string()).collect(),
             master_sessions: master.session_count() as u64,
             worker_sessions: worker.session_count() as u64,
             master_steps,
@@ -106,6 +107,7 @@ impl Service {
             silent: silent.collect(),
             process: std::process::id(),
             threads: Pool::global().threads() as u32,
+            accelerators: devices.iter().filter_map(|d| AcceleratorInfo::of(&**d)).collect(),
         }
     }
 }
