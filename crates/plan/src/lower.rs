@@ -187,13 +187,13 @@ impl<'a> Lowering<'a> {
             let takes_given = node.inputs.iter().any(|e| {
                 graph.output(*e).dtype == DType::Resource && given_handles.contains(&e.node)
             });
-            if takes_given && node.role() == Role::Identity {
-                given_handles.insert(id);
-            }
             if takes_given {
-                // The state is the caller's, and so is the choice of its device: files name the device of
-                // the machine that wrote them.
+                // The state is the caller's, whose device counts: files name that of the machine that
+                // wrote them.
                 copy.device = "".into();
+                if node.role() == Role::Identity {
+                    given_handles.insert(id);
+                }
             }
             self.adapt(&mut copy, context);
             let result = self.lower_node(copy, context)?;
