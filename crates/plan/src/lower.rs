@@ -188,8 +188,7 @@ impl<'a> Lowering<'a> {
                 graph.output(*e).dtype == DType::Resource && given_handles.contains(&e.node)
             });
             if takes_given {
-                // The state is the caller's, whose device counts: files name that of the machine that
-                // wrote them.
+                // The state's device counts: files name that of the machine that wrote them.
                 copy.device = "".into();
                 if node.role() == Role::Identity {
                     given_handles.insert(id);
