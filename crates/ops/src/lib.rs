@@ -57,6 +57,7 @@ mod debug;
 mod depthwise;
 mod direct_conv;
 mod functions;
+mod gamma_lowering;
 mod gather;
 mod gather_gradients;
 mod gather_lowering;

@@ -8,6 +8,7 @@ use thalweg_tensor::{Element, PartialShape, Result, Tensor, ensure, f16};
 
 use crate::bessel_lowering;
 use crate::elementwise::{Binary, Unary, binary, unary};
+use crate::gamma_lowering;
 use crate::gradients::chain_input;
 use crate::math::simd::Level;
 use crate::math::{bessel, float, gamma, special};
@@ -107,6 +108,10 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec::lowering("BesselY0", |l| in_double(l, bessel_lowering::y0)),
         KernelSpec::lowering("BesselY1", |l| in_double(l, bessel_lowering::y1)),
         KernelSpec::lowering("Polygamma", |l| pair_in_double(l, lowered::polygamma)),
+        KernelSpec::lowering("Igamma", |l| pair_in_double(l, gamma_lowering::igamma)),
+        KernelSpec::lowering("Igammac", |l| pair_in_double(l, gamma_lowering::igammac)),
+        KernelSpec::lowering("IgammaGradA", |l| pair_in_double(l, gamma_lowering::igamma_grad_a)),
+        KernelSpec::lowering("Betainc", gamma_lowering::lower_betainc),
         KernelSpec::lowering("Zeta", |l| pair_in_double(l, lowered::zeta)),
     ],
 };

@@ -6,17 +6,28 @@ use thalweg_tensor::{DType, Result, Tensor};
 
 use super::pixels::{IMAGE_TYPES, as_floats, table};
 use super::resize::{Resizing, Sampling, resized_shape};
+use super::resize_lowering;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[OpDef::new("ResizeArea", resized_shape)],
-    kernels: &[KernelSpec {
-        op: "ResizeArea",
-        constraints: &[("T", IMAGE_TYPES)],
-        host_inputs: &["size"],
-        create: resize_area,
-        ..KernelSpec::CPU
-    }],
+    kernels: &[
+        KernelSpec {
+            op: "ResizeArea",
+            constraints: &[("T", IMAGE_TYPES)],
+            host_inputs: &["size"],
+            create: resize_area,
+            ..KernelSpec::CPU
+        },
+        KernelSpec::lowering("ResizeArea", |l| {
+            resize_lowering::resize(l, |_, scale, x, size| {
+                let pixels = Cover::new(x, scale);
+                pixels.pixels(size).map(|(at, share)| (at, share / scale)).collect()
+            })
+        })
+        .for_dtypes(&[("T", IMAGE_TYPES)])
+        .with_host_inputs(&["size"]),
+    ],
 };
 
 /// The pixels of the input along one axis that an output pixel covers: the inner ones wholly, the

@@ -12,6 +12,7 @@ use super::pixels::{IMAGE_TYPES, as_floats, table};
 use super::resize::{
     Resizing, Sampling, Taps, resize_gradient, resized_shape, resizing_gradient, shape_of_original,
 };
+use super::resize_lowering;
 use crate::math::vectorized::vectorized;
 use crate::math::widen::Widen;
 use crate::split::Disjoint;
@@ -30,6 +31,14 @@ pub(crate) static FAMILY: Family = Family {
             ..KernelSpec::CPU
         },
         cpu_kernel!("ResizeBicubicGrad", "T" in [f32, f64] => resize_bicubic_grad),
+        KernelSpec::lowering("ResizeBicubic", |l| {
+            resize_lowering::resize(l, |s, scale, x, size| taps(s, scale, x, size).list())
+        })
+        .for_dtypes(&[("T", IMAGE_TYPES)])
+        .with_host_inputs(&["size"]),
+        KernelSpec::lowering("ResizeBicubicGrad", |l| {
+            resize_lowering::resize_gradient(l, |s, scale, x, size| taps(s, scale, x, size).list())
+        }),
     ],
 };
 

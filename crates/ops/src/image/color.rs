@@ -5,6 +5,7 @@ use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure};
 
+use super::color_lowering;
 use super::pixels::as_floats;
 use crate::math::real::Real;
 use crate::math::widen::Widen;
@@ -56,6 +57,12 @@ pub(crate) static FAMILY: Family = Family {
         },
         cpu_kernel!("RGBToHSV", "T" in [f32, f64, f16, bf16] => rgb_to_hsv),
         cpu_kernel!("HSVToRGB", "T" in [f32, f64, f16, bf16] => hsv_to_rgb),
+        KernelSpec::lowering("AdjustContrast", color_lowering::adjust_contrast),
+        KernelSpec::lowering("AdjustContrastv2", color_lowering::adjust_contrast),
+        KernelSpec::lowering("AdjustHue", color_lowering::adjust_hue),
+        KernelSpec::lowering("AdjustSaturation", color_lowering::adjust_saturation),
+        KernelSpec::lowering("RGBToHSV", color_lowering::rgb_to_hsv),
+        KernelSpec::lowering("HSVToRGB", color_lowering::hsv_to_rgb),
     ],
 };
 

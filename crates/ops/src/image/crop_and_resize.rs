@@ -7,6 +7,7 @@ use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure};
 
+use super::crop_lowering;
 use super::pixels::{IMAGE_TYPES, Images, as_floats, table};
 use super::resize::sizes_known;
 use crate::map::narrowed;
@@ -34,6 +35,13 @@ pub(crate) static FAMILY: Family = Family {
             create: grad_boxes,
             ..KernelSpec::CPU
         },
+        KernelSpec::lowering("CropAndResize", crop_lowering::crop_and_resize)
+            .for_dtypes(&[("T", IMAGE_TYPES)])
+            .with_host_inputs(&["crop_size"]),
+        KernelSpec::lowering("CropAndResizeGradImage", crop_lowering::grad_image)
+            .with_host_inputs(&["image_size"]),
+        KernelSpec::lowering("CropAndResizeGradBoxes", crop_lowering::grad_boxes)
+            .for_dtypes(&[("T", IMAGE_TYPES)]),
     ],
 };
 
@@ -87,7 +95,7 @@ fn gradient(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(1, of_boxes)
 }
 
-fn is_nearest(attrs: NodeAttrs<'_>) -> Result<bool> {
+pub(crate) fn is_nearest(attrs: NodeAttrs<'_>) -> Result<bool> {
     match &attrs.bytes("method")?[..] {
         b"bilinear" => Ok(false),
         b"nearest" => Ok(true),

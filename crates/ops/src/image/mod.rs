@@ -1,11 +1,14 @@
 //! Images: resizing, cropping, colors, boxes, codecs.
 
 mod bmp;
+mod color_lowering;
+mod crop_lowering;
 mod gif;
 mod jpeg;
 mod pixels;
 mod png;
 mod resize;
+mod resize_lowering;
 
 pub(crate) mod area;
 pub(crate) mod bicubic;

@@ -7,6 +7,7 @@ use thalweg_tensor::{Element, PartialShape, Result, Tensor, ensure};
 
 use super::pixels::{IMAGE_TYPES, Images, table};
 use super::resize::{Resizing, Sampling, check_sizes, image_sides, resized_shape, sizes_known};
+use super::resize_lowering;
 use crate::cells::{Cell, nanoseconds_per_cell};
 use crate::map::{narrowed, wide_view};
 use crate::math::widen::Widen;
@@ -27,6 +28,13 @@ pub(crate) static FAMILY: Family = Family {
             ..KernelSpec::CPU
         },
         cpu_kernel!("ResizeNearestNeighborGrad", "T" in [u8, i8, i32, f16, f32, f64, bf16] => resize_nearest_neighbor_grad; host_inputs: &["size"]),
+        KernelSpec::lowering("ResizeNearestNeighbor", |l| resize_lowering::pick(l, nearest))
+            .for_dtypes(&[("T", IMAGE_TYPES)])
+            .with_host_inputs(&["size"]),
+        KernelSpec::lowering("ResizeNearestNeighborGrad", |l| {
+            resize_lowering::pick_gradient(l, nearest)
+        })
+        .with_host_inputs(&["size"]),
     ],
 };
 

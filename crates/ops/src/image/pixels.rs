@@ -71,8 +71,13 @@ pub(crate) struct Images {
 impl Images {
     /// The sizes of the tensor `name`, which must have four dimensions.
     pub(crate) fn of(tensor: &Tensor, name: &str) -> Result<Images> {
-        let [batch, height, width, channels] = *tensor.shape().dims() else {
-            bail!(InvalidArgument, "{name} must be 4-dimensional, got shape {}", tensor.shape());
+        Images::of_dims(tensor.shape(), name)
+    }
+
+    /// The sizes of a tensor `name` of these dimensions.
+    pub(crate) fn of_dims(dims: &[usize], name: &str) -> Result<Images> {
+        let [batch, height, width, channels] = *dims else {
+            bail!(InvalidArgument, "{name} must be 4-dimensional, got shape {dims:?}");
         };
         Ok(Images { batch, height, width, channels })
     }

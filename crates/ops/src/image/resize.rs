@@ -3,9 +3,10 @@
 use num_traits::AsPrimitive;
 use thalweg_graph::{GradientContext, NodeAttrs, Output, ShapeContext};
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
-use thalweg_tensor::{PartialShape, Result, Tensor, bail, ensure};
+use thalweg_tensor::{PartialShape, Result, Shape, Tensor, bail, ensure};
 
 use super::pixels::{Images, table};
+use super::resize_lowering::TapList;
 use crate::map::narrowed;
 use crate::math::widen::Widen;
 use crate::split::for_each_rows;
@@ -56,15 +57,23 @@ pub(crate) struct Resizing {
 
 impl Resizing {
     pub(crate) fn new(ctx: &KernelContext<'_>, sampling: Sampling) -> Result<Resizing> {
-        let input = Images::of(ctx.input(0)?, "input")?;
-        let (height, width) = size_input(ctx, 1)?;
+        Resizing::to(Images::of(ctx.input(0)?, "input")?, size_input(ctx, 1)?, sampling)
+    }
+
+    /// From images of these sizes to a height and width.
+    pub(crate) fn to(
+        input: Images,
+        (height, width): (usize, usize),
+        sampling: Sampling,
+    ) -> Result<Resizing> {
         let output = input.resized(height, width);
         ensure!(input.channels > 0, InvalidArgument, "image must have at least one channel");
         ensure!(
             input.height > 0 && input.width > 0,
             InvalidArgument,
-            "input image must be of non-zero size, got shape {}",
-            ctx.input(0)?.shape()
+            "input image must be of non-zero size, got {} and {}",
+            input.height,
+            input.width
         );
         check_sizes(input, "input")?;
         let height_scale = sampling.scale(input.height, height);
@@ -81,14 +90,16 @@ impl Resizing {
 
 /// The height and width in input `i`; both must be positive.
 pub(crate) fn size_input(ctx: &KernelContext<'_>, i: usize) -> Result<(usize, usize)> {
-    let tensor = ctx.input(i)?;
+    checked_size(ctx.input(i)?.shape(), &ctx.ints(i, "size")?)
+}
+
+/// The height and width in a tensor of this shape with these elements.
+pub(crate) fn checked_size(shape: &Shape, size: &[i64]) -> Result<(usize, usize)> {
     ensure!(
-        tensor.shape().dims() == [2],
+        shape.dims() == [2],
         InvalidArgument,
-        "size must be a vector of two elements, got shape {}",
-        tensor.shape()
+        "size must be a vector of two elements, got shape {shape}"
     );
-    let size = ctx.ints(i, "size")?;
     ensure!(
         size[0] > 0 && size[1] > 0,
         InvalidArgument,
@@ -148,6 +159,13 @@ pub(crate) struct Taps<const K: usize> {
     pub(crate) weight: [f32; K],
 }
 
+impl<const K: usize> Taps<K> {
+    /// The pixels with their weights.
+    pub(crate) fn list(&self) -> TapList {
+        self.at.into_iter().zip(self.weight).collect()
+    }
+}
+
 /// Sizes of a gradient op: of the incoming gradient and of the original image.
 pub(crate) struct GradientSizes {
     pub(crate) resized: Images,
@@ -158,7 +176,11 @@ impl GradientSizes {
     /// The sizes from the gradient in input 0 and the original image in input 1.
     pub(crate) fn new(ctx: &KernelContext<'_>) -> Result<GradientSizes> {
         let resized = Images::of(ctx.input(0)?, "input_grad")?;
-        let image = Images::of(ctx.input(1)?, "original_image")?;
+        GradientSizes::of(resized, Images::of(ctx.input(1)?, "original_image")?)
+    }
+
+    /// The sizes of a gradient of these sizes by images of these.
+    pub(crate) fn of(resized: Images, image: Images) -> Result<GradientSizes> {
         let original = resized.resized(image.height, image.width);
         for (images, name) in [(resized, "resized"), (original, "original")] {
             ensure!(

@@ -3,12 +3,13 @@
 use half::f16;
 use num_complex::Complex;
 use thalweg_graph::{OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelInit};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Element, PartialShape, Result};
 
 use super::batch::{
     Batch, Dense, Parts, cost, for_each_matrix, positions, scratch, unrequested_output,
 };
+use super::lu_lowering::lower_qr;
 use super::shapes::Matrices;
 use super::spectral_gradients::{qr_grad, svd_grad};
 use crate::map::{narrowed, wide_view};
@@ -21,6 +22,7 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[
         cpu_kernel!("Qr", "T" in [f32, f64, f16, Complex<f32>, Complex<f64>] => qr_factors),
         cpu_kernel!("Svd", "T" in [f32, f64, Complex<f32>, Complex<f64>] => singular_values),
+        KernelSpec::lowering("Qr", lower_qr),
         cpu_kernel!("BatchSvd", "T" in [f32, f64, Complex<f32>, Complex<f64>] => singular_values),
     ],
 };

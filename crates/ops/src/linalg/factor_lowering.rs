@@ -5,7 +5,7 @@ use thalweg_kernel::Lowering;
 use thalweg_tensor::{DType, Result, ensure};
 
 /// Input `i`, whose last two dimensions are square matrices.
-fn square_input(l: &Lowering<'_>, i: usize) -> Result<Value> {
+pub(crate) fn square_input(l: &Lowering<'_>, i: usize) -> Result<Value> {
     let x = l.input(i)?;
     let is_square = matches!(x.dims(), [.., rows, columns] if rows == columns);
     ensure!(
@@ -19,14 +19,14 @@ fn square_input(l: &Lowering<'_>, i: usize) -> Result<Value> {
 }
 
 /// Whether an element is on the diagonal or below, in the last two dimensions.
-fn is_lower(x: &Value) -> Value {
+pub(crate) fn is_lower(x: &Value) -> Value {
     let (rows, columns) = (x.rank() - 2, x.rank() - 1);
     let row = x.iota(DType::Int32, x.dims(), rows);
     row.compare(Comparison::GreaterEqual, &x.iota(DType::Int32, x.dims(), columns))
 }
 
 /// The transposed matrices, conjugated.
-fn adjoint(x: &Value) -> Value {
+pub(crate) fn adjoint(x: &Value) -> Value {
     let mut order: Vec<usize> = (0..x.rank()).collect();
     order.swap(x.rank() - 2, x.rank() - 1);
     x.transpose(&order).conjugate()

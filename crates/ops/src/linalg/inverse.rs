@@ -7,6 +7,9 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, Result, Tensor, ensure};
 
 use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, positions, scratch};
+use super::lu_lowering::{
+    lower_determinant, lower_inverse, lower_log_determinant, lower_lu, lower_solve,
+};
 use super::shapes::{self, Matrices, equal, followed};
 use super::solve_gradients::{determinant_grad, inverse_grad, log_determinant_grad, solve_grad};
 use crate::map::{narrowed, wide_view};
@@ -45,6 +48,14 @@ pub(crate) static FAMILY: Family = Family {
             create: lu_factors,
             ..KernelSpec::CPU
         },
+        KernelSpec::lowering("MatrixDeterminant", lower_determinant),
+        KernelSpec::lowering("BatchMatrixDeterminant", lower_determinant),
+        KernelSpec::lowering("LogMatrixDeterminant", lower_log_determinant),
+        KernelSpec::lowering("MatrixInverse", lower_inverse),
+        KernelSpec::lowering("BatchMatrixInverse", lower_inverse),
+        KernelSpec::lowering("MatrixSolve", lower_solve),
+        KernelSpec::lowering("BatchMatrixSolve", lower_solve),
+        KernelSpec::lowering("Lu", lower_lu),
     ],
 };
 

@@ -17,6 +17,7 @@ mod fourier_rows;
 pub(crate) mod functions;
 mod gradients;
 pub(crate) mod inverse;
+mod lu_lowering;
 mod shapes;
 pub(crate) mod solve;
 mod solve_gradients;

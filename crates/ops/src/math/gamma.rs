@@ -2,9 +2,9 @@
 #![expect(clippy::neg_cmp_op_on_partial_ord, reason = "NaN must fail these comparisons")]
 
 /// Relative precision at which series stop.
-const EPSILON: f64 = f64::EPSILON / 4.0;
+pub(crate) const EPSILON: f64 = f64::EPSILON / 4.0;
 /// Maximum number of terms of a series; the series here converge long before.
-const TERMS_MAX: usize = 20_000;
+pub(crate) const TERMS_MAX: usize = 20_000;
 
 /// The even Bernoulli numbers B₂, B₄, ...
 pub(crate) const BERNOULLI: [f64; 12] = [

@@ -8,6 +8,7 @@ use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext, s
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 
+use super::fake_lowering;
 use crate::map::{map, map_with};
 use crate::split::{Disjoint, for_each_rows};
 
@@ -24,6 +25,16 @@ pub(crate) static FAMILY: Family = Family {
             create: per_channel_gradient,
             ..KernelSpec::CPU
         },
+        KernelSpec::lowering("FakeQuantWithMinMaxArgs", fake_lowering::args),
+        KernelSpec::lowering("FakeQuantWithMinMaxArgsGradient", fake_lowering::args_gradient),
+        KernelSpec::lowering("FakeQuantWithMinMaxVars", |l| fake_lowering::vars(l, false)),
+        KernelSpec::lowering("FakeQuantWithMinMaxVarsGradient", |l| {
+            fake_lowering::vars_gradient(l, false)
+        }),
+        KernelSpec::lowering("FakeQuantWithMinMaxVarsPerChannel", |l| fake_lowering::vars(l, true)),
+        KernelSpec::lowering("FakeQuantWithMinMaxVarsPerChannelGradient", |l| {
+            fake_lowering::vars_gradient(l, true)
+        }),
     ],
 };
 
@@ -113,13 +124,13 @@ fn per_channel_gradient_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 
 /// The integers to which inputs are quantized.
 #[derive(Clone, Copy, Debug)]
-struct Levels {
-    lowest: f32,
-    highest: f32,
+pub(crate) struct Levels {
+    pub(crate) lowest: f32,
+    pub(crate) highest: f32,
 }
 
 impl Levels {
-    fn from_attrs(attrs: NodeAttrs<'_>) -> Result<Levels> {
+    pub(crate) fn from_attrs(attrs: NodeAttrs<'_>) -> Result<Levels> {
         let bits = attrs.int("num_bits")?;
         ensure!(
             (2..=16).contains(&bits),

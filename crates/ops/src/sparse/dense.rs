@@ -3,13 +3,14 @@
 use smallvec::SmallVec;
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16,
 };
 
 use super::coo::{Coordinates, sparse_input_shapes};
-use super::gradients;
+use super::{dense_lowering, gradients};
 use crate::cells::{Cell, blank, fill};
 use crate::gather::Points;
 use crate::indices::Indices;
@@ -43,6 +44,18 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("SparseDenseCwiseMul", "T" in [
             f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64
         ] => cwise_mul),
+        KernelSpec::lowering("SparseToDense", dense_lowering::to_dense)
+            .with_host_inputs(&["output_shape"]),
+        KernelSpec::lowering("SparseTensorDenseAdd", dense_lowering::add_to_dense)
+            .with_host_inputs(&["a_shape"]),
+        KernelSpec::lowering("SparseDenseCwiseAdd", |l| dense_lowering::combine(l, Value::plus))
+            .with_host_inputs(&["sp_shape"]),
+        KernelSpec::lowering("SparseDenseCwiseDiv", |l| {
+            dense_lowering::combine(l, Value::divided_by)
+        })
+        .with_host_inputs(&["sp_shape"]),
+        KernelSpec::lowering("SparseDenseCwiseMul", |l| dense_lowering::combine(l, Value::times))
+            .with_host_inputs(&["sp_shape"]),
     ],
 };
 

@@ -2,21 +2,25 @@
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16,
 };
 
-use super::gradients;
+use super::{dense_lowering, gradients};
 use crate::indices::Indices;
 use crate::number::Number;
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[SPARSE_TENSOR_DENSE_MAT_MUL.with_gradient(gradients::matmul)],
-    kernels: &[cpu_kernel!("SparseTensorDenseMatMul", "T" in [
+    kernels: &[
+        cpu_kernel!("SparseTensorDenseMatMul", "T" in [
         f32, f64, f16, bf16, i32, Complex32, Complex64
-    ] => product; host_inputs: &["a_shape"])],
+    ] => product; host_inputs: &["a_shape"]),
+        KernelSpec::lowering("SparseTensorDenseMatMul", dense_lowering::product)
+            .with_host_inputs(&["a_shape"]),
+    ],
 };
 
 const SPARSE_TENSOR_DENSE_MAT_MUL: OpDef = OpDef::new("SparseTensorDenseMatMul", product_shape);

@@ -7,6 +7,7 @@ pub(crate) mod add;
 pub(crate) mod counts;
 pub(crate) mod cross;
 pub(crate) mod dense;
+mod dense_lowering;
 pub(crate) mod empty_rows;
 pub(crate) mod layout;
 pub(crate) mod matmul;
