@@ -1,6 +1,6 @@
 //! Compilation of a region for inputs of certain shapes: from nodes to the text of a program.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -379,13 +379,21 @@ fn finish(
             assigned.insert(position, source(value));
         }
     }
+    let argument = |source: &Source| match source {
+        Source::Argument(index) => Some(*index),
+        Source::Result(_) | Source::Known(_) => None,
+    };
     let bytes_of = |value: &thalweg_hlo::Value| value.num_elements() * value.dtype().size();
     let result_bytes: Vec<usize> = results.iter().map(bytes_of).collect();
+    // What goes on as it came, such as a value read before it is updated, needs its memory.
+    let forwarded: BTreeSet<usize> =
+        outputs.iter().chain(assigned.values()).filter_map(argument).collect();
     let mut is_donated = vec![false; arguments.len()];
     let mut donors = vec![None; results.len()];
     for (index, argument) in arguments.iter().enumerate() {
         if let ArgumentSource::Variable(position) = argument
             && let Some(Source::Result(result)) = assigned.get(position)
+            && !forwarded.contains(&index)
         {
             program.donate(index);
             is_donated[index] = true;

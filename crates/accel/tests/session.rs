@@ -6,7 +6,7 @@ mod support;
 use std::sync::Arc;
 
 use thalweg_accel::{Accelerator, AcceleratorOptions, ProgramCache};
-use thalweg_graph::{Output, Scope};
+use thalweg_graph::{NodeId, Output, Scope};
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_runtime::Session;
 use thalweg_tensor::{Code, DType, Shape, Tensor};
@@ -115,6 +115,33 @@ fn an_update_needs_no_second_charge() {
     assert_eq!(floats(&session.run(&[], &["greatest:0"], &[]).unwrap()[0]), [32.0]);
     let peak = accelerator.peak_bytes();
     assert!(peak < ones.size_bytes() + 1024, "{peak} bytes were in use at once");
+}
+
+/// A step that outputs a value and updates the variable keeps the value's memory.
+#[test]
+fn a_value_that_is_read_and_updated_is_kept() {
+    let Some(accelerator) = support::accelerator("a_value_that_is_read_and_updated") else {
+        return;
+    };
+    let mut s = scope();
+    let handle = s.op("VarHandleOp").attr("dtype", DType::Float);
+    let handle = handle.attr("shape", &Shape::new(&[4]).unwrap()).build().unwrap();
+    let one = s.constant(&Tensor::vector(&[1f32; 4]).unwrap()).unwrap();
+    let add = |s: &mut Scope, op: &str, name: &str, after: &[NodeId]| {
+        s.op(op).name(name).inputs(&[handle, one]).after(after).build_node().unwrap()
+    };
+    add(&mut s, "AssignVariableOp", "init", &[]);
+    let read = s.op("ReadVariableOp").name("read").input(handle);
+    let read = read.attr("dtype", DType::Float).build().unwrap();
+    add(&mut s, "AssignAddVariableOp", "step", &[read.node]);
+    let session = session(&s, &accelerator);
+    session.run(&[], &[], &["init"]).unwrap();
+    let mut kept = Vec::new();
+    for n in 1..=5 {
+        kept.push(session.run(&[], &["read:0"], &["step"]).unwrap().remove(0));
+        assert_eq!(floats(&kept[n - 1]), [n as f32; 4]);
+    }
+    assert_eq!(floats(&kept[0]), [1.0; 4]);
 }
 
 /// Steps that run at once each count.
