@@ -8,7 +8,7 @@ use thalweg_graph::{Attrs, Endpoint, Graph, Node, NodeId, OutputInfo, Role};
 use thalweg_hlo::{Argument, Program};
 use thalweg_kernel::{KernelRegistry, Lowering, Operand, RegionVariable, Value};
 use thalweg_plan::{Evaluator, Region, VariableName, variable_name};
-use thalweg_tensor::{Context, DType, PartialShape, Result, Shape, Tensor, err};
+use thalweg_tensor::{Context, DType, PartialShape, Result, Shape, Tensor, bail, err};
 
 /// Most bytes of inputs and outputs of a node that is evaluated on the host.
 const KNOWN_BYTES_MAX: usize = 1 << 20;
@@ -164,7 +164,7 @@ pub(crate) struct Body<'a> {
     pub(crate) graph: Graph,
     pub(crate) program: &'a Program,
     kernels: &'a Arc<KernelRegistry>,
-    evaluator: &'a Evaluator,
+    pub(crate) evaluator: &'a Evaluator,
     device_type: &'a str,
     /// The operands that the nodes so far output.
     operands: Vec<Operands>,
@@ -199,7 +199,7 @@ impl<'a> Body<'a> {
         match operand {
             Operand::Host(tensor) => self.make_constant(id, tensor)?,
             Operand::Value(value) => self.set_shape(id, 0, value.dims())?,
-            Operand::Variable(_) => {}
+            Operand::Variable(_) | Operand::List(_) | Operand::Unread(_) => {}
         }
         self.operands[id.index()] = SmallVec::from_elem(operand.clone(), 1);
         Ok(())
@@ -233,6 +233,12 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
+    fn forget_shapes(&mut self, id: NodeId) {
+        let mut node = self.graph.node(id).clone();
+        node.outputs.iter_mut().for_each(|output| output.shape = PartialShape::unknown());
+        self.graph.replace(id, node);
+    }
+
     /// Replaces a node of one output, which is known, so that shape functions see its value.
     fn make_constant(&mut self, id: NodeId, value: &Tensor) -> Result<()> {
         let old = self.graph.node(id);
@@ -255,7 +261,7 @@ impl<'a> Body<'a> {
             match output {
                 Operand::Value(value) => self.set_shape(id, i, value.dims())?,
                 Operand::Host(tensor) => self.set_shape(id, i, tensor.shape().dims())?,
-                Operand::Variable(_) => {}
+                Operand::Variable(_) | Operand::List(_) | Operand::Unread(_) => {}
             }
         }
         if let [Operand::Host(tensor)] = &outputs[..] {
@@ -288,7 +294,11 @@ impl<'a> Body<'a> {
             }
             _ => {}
         }
-        self.graph.refine(id)?;
+        if self.graph.refine(id).is_err() {
+            // The shapes that were declared do not hold in this step, as in a loop that changes them.
+            self.forget_shapes(id);
+            self.graph.refine(id)?;
+        }
         let node = self.graph.node(id);
         let spec = self.kernels.find(node, self.device_type)?;
         let lower = spec.lower.ok_or_else(|| err!(Internal, "{} has no lowering", node.op.name))?;
@@ -317,7 +327,8 @@ impl<'a> Body<'a> {
 
     /// The outputs of a pure node whose inputs are all known, if they are small.
     fn known(&self, node: &Node, inputs: &[Operand]) -> Option<Operands> {
-        if inputs.is_empty() || !self.graph.is_pure(node) {
+        let has_lists = node.outputs.iter().any(|output| output.dtype.is_object());
+        if inputs.is_empty() || has_lists || !self.graph.is_pure(node) {
             return None;
         }
         let is_large = |output: &OutputInfo| {
@@ -371,6 +382,8 @@ fn finish(
             Operand::Variable(position) => {
                 source(current(*position).context(|| &*region.body.node(e.node).name)?)
             }
+            Operand::List(_) => bail!(Internal, "a list leaves a region"),
+            Operand::Unread(_) => bail!(Unimplemented, "a value that no branch computes is read"),
         });
     }
     let mut assigned: BTreeMap<usize, Source> = BTreeMap::new();

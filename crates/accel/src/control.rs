@@ -9,21 +9,21 @@ use std::mem;
 
 use smallvec::SmallVec;
 use thalweg_graph::{AttrValue, Attrs, Graph, Node, NodeId, Role};
-use thalweg_hlo::{Block, Comparison, Value};
-use thalweg_kernel::{Operand, RegionVariable};
-use thalweg_plan::{forwarded_arguments, nodes_that_run};
-use thalweg_tensor::{DType, Result, Tensor, bail, ensure, err};
+use thalweg_hlo::{Block, Comparison, Program, Value};
+use thalweg_kernel::{List, Operand, RegionVariable};
+use thalweg_plan::nodes_that_run;
+use thalweg_tensor::{DType, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::compile::{Body, Operands};
 
 /// A function that a node calls.
-struct Callee {
-    name: String,
-    attrs: Attrs,
+pub(crate) struct Callee {
+    pub(crate) name: String,
+    pub(crate) attrs: Attrs,
 }
 
 /// The truth of a condition.
-enum Truth {
+pub(crate) enum Truth {
     Known(bool),
     Value(Value),
 }
@@ -43,6 +43,16 @@ struct Side {
     variables: Vec<RegionVariable>,
     /// What the block returns.
     returned: Vec<Value>,
+}
+
+/// What a result of several branches is.
+enum Joined {
+    /// The same in all of them.
+    Same(Operand),
+    /// A result of the conditional.
+    Value(usize),
+    /// A list whose rows and length are results of the conditional.
+    List { list: Box<List>, rows: Option<usize>, length: Option<usize> },
 }
 
 impl Body<'_> {
@@ -81,7 +91,7 @@ impl Body<'_> {
                         let index = usize::try_from(index).map_or(last, |i| i.min(last));
                         self.function(&branches[index], &inputs[1..])?
                     }
-                    Operand::Variable(_) => bail!(Internal, "a variable selects a branch"),
+                    _ => bail!(Internal, "this does not select a branch"),
                 }
             }
             Role::While => self.repeat(&callee(node, "cond")?, &callee(node, "body")?, inputs)?,
@@ -98,7 +108,7 @@ impl Body<'_> {
     }
 
     /// Lowers the nodes of a function; its results.
-    fn function(&mut self, callee: &Callee, args: &[Operand]) -> Result<Vec<Operand>> {
+    pub(crate) fn function(&mut self, callee: &Callee, args: &[Operand]) -> Result<Vec<Operand>> {
         let Callee { name, attrs } = callee;
         let function = self.graph.function_body(name, attrs)?;
         ensure!(
@@ -151,19 +161,20 @@ impl Body<'_> {
             InvalidArgument,
             "the branches have different numbers of results"
         );
-        // For each result, what it is in all branches, or its position among those of the conditional.
-        let mut joined: Vec<std::result::Result<Operand, usize>> = Vec::with_capacity(num_results);
+        let mut joined: Vec<Joined> = Vec::with_capacity(num_results);
         for i in 0..num_results {
-            joined.push(match common(&sides, i) {
-                Some(operand) => Ok(operand),
-                None => {
-                    for side in &mut sides {
-                        let value = self.value_in(&mut side.block, &side.results[i])?;
-                        side.returned.push(value);
-                    }
-                    Err(sides[0].returned.len() - 1)
+            fill_unread(program, &mut sides, i)?;
+            if let Some(operand) = common(&sides, i) {
+                joined.push(Joined::Same(operand));
+            } else if matches!(sides[0].results[i], Operand::List(_)) {
+                joined.push(join_lists(program, &mut sides, i)?);
+            } else {
+                for side in &mut sides {
+                    let value = self.value_in(&mut side.block, &side.results[i])?;
+                    side.returned.push(value);
                 }
-            });
+                joined.push(Joined::Value(sides[0].returned.len() - 1));
+            }
         }
         let mut assigned: Vec<usize> = Vec::new();
         for (position, variable) in before.iter().enumerate() {
@@ -195,90 +206,22 @@ impl Body<'_> {
         for (position, value) in assigned.into_iter().zip(of_variables) {
             self.assign(position, value);
         }
-        let operand = |joined: std::result::Result<Operand, usize>| match joined {
-            Ok(operand) => operand,
-            Err(position) => Operand::Value(results[position].clone()),
+        let operand = |joined| match joined {
+            Joined::Same(operand) => operand,
+            Joined::Value(position) => Operand::Value(results[position].clone()),
+            Joined::List { mut list, rows, length } => {
+                list.rows = rows.map(|position| results[position].clone());
+                if let Some(position) = length {
+                    list.base = Some(results[position].clone());
+                }
+                Operand::List(list)
+            }
         };
         Ok(joined.into_iter().map(operand).collect())
     }
 
-    /// Lowers a loop.
-    fn repeat(&mut self, cond: &Callee, body: &Callee, inputs: &[Operand]) -> Result<Vec<Operand>> {
-        let program = self.program;
-        let function = self.graph.function_body(&body.name, &body.attrs)?;
-        let forwarded = forwarded_arguments(&function);
-        // The inputs that change from one iteration to the next.
-        let carried: Vec<usize> =
-            (0..inputs.len()).filter(|&i| forwarded.get(i) != Some(&Some(i))).collect();
-        let mut initial: Vec<Value> = Vec::with_capacity(carried.len());
-        for &i in &carried {
-            initial.push(self.value(&inputs[i])?);
-        }
-        let held = self.held_variables(inputs);
-        initial.extend(held.iter().filter_map(|&p| self.variables[p].value.clone()));
-        ensure!(!initial.is_empty(), Unimplemented, "a loop in which nothing changes");
-        let before = self.variables.clone();
-
-        let mut cond_block = program.block(&initial);
-        let args = self.enter(&cond_block, inputs, &carried, &held);
-        let goes_on = program.within(&mut cond_block, || {
-            let results = self.function(cond, &args)?;
-            let [result] = &results[..] else {
-                bail!(InvalidArgument, "a condition has one result")
-            };
-            Ok(match truth(result)? {
-                Truth::Known(is_true) => program.constant(&Tensor::scalar(is_true)),
-                Truth::Value(value) => value,
-            })
-        })?;
-        let of_held = &cond_block.arguments()[carried.len()..];
-        ensure!(
-            self.changed(&before, &held, of_held).is_empty(),
-            Unimplemented,
-            "the condition of a loop assigns a variable"
-        );
-
-        let mut body_block = program.block(&initial);
-        let args = self.enter(&body_block, inputs, &carried, &held);
-        let results = program.within(&mut body_block, || self.function(body, &args))?;
-        ensure!(
-            results.len() == inputs.len(),
-            InvalidArgument,
-            "the body of a loop over {} values has {} results",
-            inputs.len(),
-            results.len()
-        );
-        let mut returned: Vec<Value> = Vec::with_capacity(initial.len());
-        for &i in &carried {
-            returned.push(self.value_in(&mut body_block, &results[i])?);
-        }
-        returned.extend(held.iter().filter_map(|&p| self.variables[p].value.clone()));
-        check_types(&initial, &returned, "a loop whose values change their shapes")?;
-        let of_held = &body_block.arguments()[carried.len()..];
-        let assigned = self.changed(&before, &held, of_held);
-        let first = assigned.iter().find(|p| !held.contains(p));
-        if let Some(&position) = first {
-            let name = &before[position].name;
-            bail!(Unimplemented, "a loop assigns '{name}' for the first time");
-        }
-        let mut values =
-            program.repeat(&initial, (&cond_block, &goes_on), (&body_block, &returned));
-        let of_held = values.split_off(carried.len());
-        self.variables = before;
-        for (&position, value) in held.iter().zip(of_held) {
-            if assigned.contains(&position) {
-                self.assign(position, value);
-            }
-        }
-        let mut outputs = inputs.to_vec();
-        for (i, value) in carried.into_iter().zip(values) {
-            outputs[i] = Operand::Value(value);
-        }
-        Ok(outputs)
-    }
-
     /// The variables that functions with these arguments can assign, if they have values.
-    fn held_variables(&self, args: &[Operand]) -> Vec<usize> {
+    pub(crate) fn held_variables(&self, args: &[Operand]) -> Vec<usize> {
         let position = |operand: &Operand| match operand {
             Operand::Variable(position) => Some(*position),
             _ => None,
@@ -288,27 +231,13 @@ impl Body<'_> {
         all.into_iter().filter(|&p| self.variables[p].value.is_some()).collect()
     }
 
-    /// Sets the variables to what they are in a block of a loop; the arguments of its function.
-    fn enter(
-        &mut self,
-        block: &Block,
-        inputs: &[Operand],
-        carried: &[usize],
-        held: &[usize],
-    ) -> Vec<Operand> {
-        let (values, of_held) = block.arguments().split_at(carried.len());
-        for (&position, value) in held.iter().zip(of_held) {
-            self.variables[position].value = Some(value.clone());
-        }
-        let mut args = inputs.to_vec();
-        for (&i, value) in carried.iter().zip(values) {
-            args[i] = Operand::Value(value.clone());
-        }
-        args
-    }
-
     /// The variables that a block of a loop assigned, where those that are held began as `of_held`.
-    fn changed(&self, before: &[RegionVariable], held: &[usize], of_held: &[Value]) -> Vec<usize> {
+    pub(crate) fn changed(
+        &self,
+        before: &[RegionVariable],
+        held: &[usize],
+        of_held: &[Value],
+    ) -> Vec<usize> {
         let began = |position: usize| match held.iter().position(|&p| p == position) {
             Some(i) => Some(of_held[i].clone()),
             None => before[position].value.clone(),
@@ -317,22 +246,24 @@ impl Body<'_> {
         (0..before.len()).filter(differs).collect()
     }
 
-    fn assign(&mut self, position: usize, value: Value) {
+    pub(crate) fn assign(&mut self, position: usize, value: Value) {
         self.variables[position].value = Some(value);
         self.variables[position].is_assigned = true;
     }
 
     /// An operand as a value of the program.
-    fn value(&self, operand: &Operand) -> Result<Value> {
+    pub(crate) fn value(&self, operand: &Operand) -> Result<Value> {
         match operand {
             Operand::Value(value) => Ok(value.clone()),
             Operand::Host(tensor) => Ok(self.program.constant(tensor)),
             Operand::Variable(_) => bail!(Unimplemented, "a handle that depends on values"),
+            Operand::List(_) => bail!(Unimplemented, "a list that depends on values"),
+            Operand::Unread(_) => bail!(Unimplemented, "a value that no branch computes"),
         }
     }
 
     /// An operand as a value in a block.
-    fn value_in(&self, block: &mut Block, operand: &Operand) -> Result<Value> {
+    pub(crate) fn value_in(&self, block: &mut Block, operand: &Operand) -> Result<Value> {
         self.program.within(block, || self.value(operand))
     }
 }
@@ -361,12 +292,87 @@ fn common(sides: &[Side], i: usize) -> Option<Operand> {
                 && a.shape() == b.shape()
                 && matches!((a.as_bytes(), b.as_bytes()), (Ok(a), Ok(b)) if a == b)
         }
+        (Operand::Unread(a), Operand::Unread(b)) => a == b,
+        (Operand::List(a), Operand::List(b)) => {
+            sides.len() > 1 && is_same(&a.rows, &b.rows) && has_length_of(a, b)
+        }
         _ => false,
     };
     sides.iter().all(is_equal).then(|| first.clone())
 }
 
-fn is_same(a: &Option<Value>, b: &Option<Value>) -> bool {
+/// Gives the branches that do not compute result `i` zeros in its place.
+fn fill_unread(program: &Program, sides: &mut [Side], i: usize) -> Result<()> {
+    let is_unread = |side: &Side| matches!(side.results[i], Operand::Unread(_));
+    if !sides.iter().any(is_unread) {
+        return Ok(());
+    }
+    let like = sides.iter().find_map(|side| match &side.results[i] {
+        Operand::Value(value) => Some((value.dtype(), value.dims().to_vec())),
+        Operand::Host(tensor) => Some((tensor.dtype(), tensor.shape().to_vec())),
+        _ => None,
+    });
+    let Some((dtype, dims)) = like else { return Ok(()) };
+    for side in sides.iter_mut().filter(|side| is_unread(side)) {
+        let zero = Tensor::zeros(dtype, Shape::scalar())?;
+        let zeros = program.within(&mut side.block, || program.constant(&zero).broadcast_to(&dims));
+        side.results[i] = Operand::Value(zeros);
+    }
+    Ok(())
+}
+
+/// Whether two lists have the same length in every step.
+pub(crate) fn has_length_of(a: &List, b: &List) -> bool {
+    is_same(&a.base, &b.base) && a.offset == b.offset
+}
+
+/// Joins result `i` of all branches, a list.
+fn join_lists(program: &Program, sides: &mut [Side], i: usize) -> Result<Joined> {
+    let mut lists: Vec<List> = Vec::with_capacity(sides.len());
+    for side in sides.iter() {
+        let Operand::List(list) = &side.results[i] else {
+            bail!(Unimplemented, "a list in one branch only");
+        };
+        lists.push((**list).clone());
+    }
+    let first = &lists[0];
+    let mut joined = first.clone();
+    let is_typed = |l: &List| {
+        l.dtype == first.dtype
+            && l.element_shape == first.element_shape
+            && l.elements_max == first.elements_max
+    };
+    ensure!(lists.iter().all(is_typed), Unimplemented, "lists of several types in branches");
+    let has_equal_lengths = lists.iter().all(|l| has_length_of(l, first));
+    for list in &lists {
+        joined.offset_max = joined.offset_max.max(list.offset_max);
+        joined.length_max = joined.length_max.max(list.length_max);
+        joined.has_unset |= list.has_unset;
+    }
+    let capacity = |l: &List| l.rows.as_ref().map_or(0, |rows| rows.dims()[0]);
+    let capacity = lists.iter().map(capacity).chain([joined.length_max]).max().unwrap_or(0);
+    let dims = lists.iter().find_map(|l| l.rows.as_ref()).map(|rows| rows.dims()[1..].to_vec());
+    let (mut rows, mut length) = (None, None);
+    if let Some(dims) = dims {
+        rows = Some(sides[0].returned.len());
+        for (side, list) in sides.iter_mut().zip(&lists) {
+            let list =
+                program.within(&mut side.block, || list.with_rows(program, &dims, capacity))?;
+            side.returned.extend(list.rows);
+        }
+    }
+    if !has_equal_lengths {
+        length = Some(sides[0].returned.len());
+        for (side, list) in sides.iter_mut().zip(&lists) {
+            let value = program.within(&mut side.block, || list.length(program));
+            side.returned.push(value);
+        }
+        (joined.offset, joined.offset_max) = (0, 0);
+    }
+    Ok(Joined::List { list: Box::new(joined), rows, length })
+}
+
+pub(crate) fn is_same(a: &Option<Value>, b: &Option<Value>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => a.is(b),
         (None, None) => true,
@@ -374,7 +380,7 @@ fn is_same(a: &Option<Value>, b: &Option<Value>) -> bool {
     }
 }
 
-fn check_types(wanted: &[Value], given: &[Value], what: &str) -> Result<()> {
+pub(crate) fn check_types(wanted: &[Value], given: &[Value], what: &str) -> Result<()> {
     for (wanted, given) in wanted.iter().zip(given) {
         ensure!(
             wanted.dtype() == given.dtype() && wanted.dims() == given.dims(),
@@ -386,7 +392,7 @@ fn check_types(wanted: &[Value], given: &[Value], what: &str) -> Result<()> {
 }
 
 /// A condition's truth: a scalar is true if it is not zero, another tensor if it has elements.
-fn truth(operand: &Operand) -> Result<Truth> {
+pub(crate) fn truth(operand: &Operand) -> Result<Truth> {
     Ok(match operand {
         Operand::Value(value) if value.rank() > 0 => Truth::Known(value.num_elements() > 0),
         Operand::Host(tensor) if tensor.rank() > 0 => Truth::Known(tensor.num_elements() > 0),
@@ -411,6 +417,8 @@ fn truth(operand: &Operand) -> Result<Truth> {
             | DType::UInt8 => tensor.as_bytes()?.iter().any(|&byte| byte != 0),
             other => bail!(Unimplemented, "{other} cannot be converted to a boolean"),
         }),
-        Operand::Variable(_) => bail!(Internal, "a variable is no condition"),
+        Operand::Variable(_) | Operand::List(_) | Operand::Unread(_) => {
+            bail!(Unimplemented, "this is no condition")
+        }
     })
 }

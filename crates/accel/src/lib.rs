@@ -9,11 +9,13 @@ mod control;
 mod device;
 mod discover;
 mod inputs;
+mod loops;
 mod measure;
 mod memory;
 pub mod pjrt;
 mod programs;
 mod region;
+mod trips;
 
 pub use device::{Accelerator, AcceleratorOptions, Counters, Precision, ProgramCache};
 pub use discover::{

@@ -393,6 +393,7 @@ fn gradients_agree_with_the_cpu() {
     named(&mut s, "y", y[0]);
     named(&mut s, "dx", adjoint);
     let (there, here) = (session(&s, &accelerator), cpu_session(&s));
+    let before = accelerator.counts();
     for x in [[0.5f32, 1.5, -2.0], [-0.3, 2.5, 1.0], [-1.0, -1.0, 0.25]] {
         let feeds = [("x:0", Tensor::vector(&x).unwrap())];
         let got = there.run(&feeds, &["y:0", "dx:0"], &[]).unwrap();
@@ -402,6 +403,84 @@ fn gradients_agree_with_the_cpu() {
                 assert!((got - want).abs() <= 1e-4 * want.abs().max(1.0), "{got} vs. {want}");
             }
         }
+    }
+    // Both loops, the lists between them and both branches are one program.
+    let after = accelerator.counts();
+    assert_eq!((after.0 - before.0, after.1 - before.1), (1, 3));
+}
+
+/// Lists of known size: rows that a loop takes and makes, states that it stacks, and their gradients.
+#[test]
+fn lists_are_part_of_the_program() {
+    let Some(accelerator) = support::accelerator("lists_are_part_of_the_program") else { return };
+    let mut s = scope();
+    let shape = PartialShape::from(&Shape::new(&[4, 3]).unwrap());
+    let x = s.op("Placeholder").name("x").attr("dtype", DType::Float).attr("shape", &shape);
+    let x = x.build().unwrap();
+    let squares = s.map_fn(&[x], |s, row| Ok(vec![s.add("Mul", &[row[0], row[0]])?])).unwrap();
+    let start = s.constant(&Tensor::vector(&[1f32, 0.5, 0.25]).unwrap()).unwrap();
+    let sums = s.scan(&[squares[0]], &[start], |s, state, row| {
+        let sine = s.add("Sin", &[state[0]])?;
+        Ok(vec![s.add("AddV2", &[sine, row[0]])?])
+    });
+    let sums = sums.unwrap();
+    let axes = s.constant(&Tensor::vector(&[0i32, 1]).unwrap()).unwrap();
+    let total = s.add("Sum", &[sums[0], axes]).unwrap();
+    let adjoints = gradients(&mut s, &[total], &[x], &GradientOptions::default()).unwrap();
+    let adjoint = adjoints.into_iter().next().unwrap().to_dense(&mut s).unwrap();
+    named(&mut s, "sums", sums[0]);
+    named(&mut s, "dx", adjoint);
+    let (there, here) = (session(&s, &accelerator), cpu_session(&s));
+    for (fetches, turns) in [(&["sums:0"][..], 2), (&["sums:0", "dx:0"], 2)] {
+        let before = accelerator.counts();
+        for turn in 0..turns {
+            let x: Vec<f32> = (0..12).map(|i| (i as f32 - 5.0 + turn as f32) / 7.0).collect();
+            let x = Tensor::from_slice(Shape::new(&[4, 3]).unwrap(), &x).unwrap();
+            let got = there.run(&[("x:0", x.clone())], fetches, &[]).unwrap();
+            let want = here.run(&[("x:0", x)], fetches, &[]).unwrap();
+            for (got, want) in got.iter().zip(&want) {
+                assert_eq!(got.shape(), want.shape());
+                for (got, want) in floats(got).iter().zip(floats(want)) {
+                    assert!((got - want).abs() <= 1e-5 * want.abs().max(1.0), "{got} vs. {want}");
+                }
+            }
+        }
+        let after = accelerator.counts();
+        assert_eq!((after.0 - before.0, after.1 - before.1), (1, turns), "{fetches:?}");
+    }
+}
+
+/// A list whose length depends on values stays on the host.
+#[test]
+fn lists_of_unknown_length_run_in_parts() {
+    let Some(accelerator) = support::accelerator("lists_of_unknown_length_run_in_parts") else {
+        return;
+    };
+    let mut s = scope();
+    let x = placeholder(&mut s, "x", DType::Float);
+    let scalar = s.constant(&Tensor::vector::<i32>(&[]).unwrap()).unwrap();
+    let any = int(&mut s, -1).unwrap();
+    let list = s.op("EmptyTensorList").inputs(&[scalar, any]).attr("element_dtype", DType::Float);
+    let list = list.build().unwrap();
+    let limit = float(&mut s, 100.0).unwrap();
+    let ends = s.while_loop(
+        &[x, list],
+        |s, v| s.add("Less", &[v[0], limit]),
+        |s, v| {
+            let pushed = s.add("TensorListPushBack", &[v[1], v[0]])?;
+            Ok(vec![s.add("AddV2", &[v[0], v[0]])?, pushed])
+        },
+    );
+    let ends = ends.unwrap();
+    let stack = s.op("TensorListStack").inputs(&[ends[1], scalar]);
+    let stack = stack.attr("element_dtype", DType::Float).build().unwrap();
+    let doubled = s.add("AddV2", &[stack, stack]).unwrap();
+    named(&mut s, "doubled", doubled);
+    let there = session(&s, &accelerator);
+    for (x, count) in [(20f32, 3), (1.0, 7), (200.0, 0)] {
+        let got = there.run(&[("x:0", Tensor::scalar(x))], &["doubled:0"], &[]).unwrap();
+        let want: Vec<f32> = (0..count).map(|i| 2.0 * x * f32::powi(2.0, i)).collect();
+        assert_eq!(floats(&got[0]), want);
     }
 }
 

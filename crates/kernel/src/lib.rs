@@ -11,6 +11,7 @@ mod context;
 mod device;
 mod environment;
 mod function;
+mod list;
 mod lowering;
 mod parallel;
 mod registry;
@@ -30,6 +31,7 @@ pub use device::{
 };
 pub use environment::{Clock, Entropy, Environment};
 pub use function::{CallDone, FunctionRunner, KeptFunction, KeptGraph};
+pub use list::List;
 pub use lowering::{Lower, Lowering, Operand, RegionVariable};
 pub use parallel::{OneThread, Parallel};
 pub use registry::{

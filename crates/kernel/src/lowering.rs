@@ -2,7 +2,9 @@
 
 use thalweg_graph::{Node, NodeAttrs};
 use thalweg_hlo::{Program, Value};
-use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, ensure, err};
+use thalweg_tensor::{DType, Error, PartialShape, Result, Shape, Tensor, ensure, err};
+
+use crate::List;
 
 /// Appends the operations of a node to the program of its region.
 pub type Lower = fn(&mut Lowering<'_>) -> Result<()>;
@@ -16,6 +18,10 @@ pub enum Operand {
     Host(Tensor),
     /// A variable, by its position among those of the region.
     Variable(usize),
+    /// A list of tensors (a variant).
+    List(Box<List>),
+    /// What nothing reads: the place of a value that only another branch has.
+    Unread(DType),
 }
 
 /// A variable of a region under compilation.
@@ -81,6 +87,38 @@ impl<'a> Lowering<'a> {
             Operand::Value(value) => Ok(value.clone()),
             Operand::Host(tensor) => Ok(self.program.constant(tensor)),
             Operand::Variable(_) => self.read_variable(i),
+            Operand::List(_) | Operand::Unread(_) => Err(self.is_no_value(i)),
+        }
+    }
+
+    fn is_no_value(&self, i: usize) -> Error {
+        err!(Unimplemented, "input {i} of {} is no tensor", self.node.op.name)
+    }
+
+    /// Sets output `i` to what nothing reads.
+    pub fn set_unread(&mut self, i: usize) {
+        self.outputs[i] = Some(Operand::Unread(self.output_dtype(i)));
+    }
+
+    /// Input `i`, a list.
+    pub fn list(&self, i: usize) -> Result<&'a List> {
+        match self.operand(i)? {
+            Operand::List(list) => Ok(list),
+            _ => Err(err!(Unimplemented, "input {i} of {} is not a list", self.node.op.name)),
+        }
+    }
+
+    /// Sets output `i` to a list.
+    pub fn set_list(&mut self, i: usize, list: List) -> Result<()> {
+        self.outputs[i] = Some(Operand::List(Box::new(list)));
+        Ok(())
+    }
+
+    /// Input `i`, if it is known.
+    pub fn known(&self, i: usize) -> Option<&'a Tensor> {
+        match self.inputs.get(i)? {
+            Operand::Host(tensor) => Some(tensor),
+            _ => None,
         }
     }
 
@@ -95,6 +133,7 @@ impl<'a> Lowering<'a> {
             Operand::Value(value) => value.dims().to_vec(),
             Operand::Host(tensor) => tensor.shape().to_vec(),
             Operand::Variable(_) => self.read_variable(i)?.dims().to_vec(),
+            Operand::List(_) | Operand::Unread(_) => return Err(self.is_no_value(i)),
         })
     }
 
@@ -148,6 +187,7 @@ impl<'a> Lowering<'a> {
             Operand::Value(value) => Shape::new(value.dims()),
             Operand::Host(tensor) => Ok(tensor.shape().clone()),
             Operand::Variable(_) => Shape::new(self.read_variable(i)?.dims()),
+            Operand::List(_) | Operand::Unread(_) => Err(self.is_no_value(i)),
         }
     }
 

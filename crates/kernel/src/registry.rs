@@ -102,6 +102,9 @@ pub struct KernelSpec {
     /// Lowers a node to StableHLO, instead of a kernel: on accelerators. `host_inputs` are then those
     /// that must be known when the node is compiled.
     pub lower: Option<Lower>,
+    /// Whether the kernel runs on the host, for a node of an accelerator that is not part of a region: its
+    /// inputs come from there, and its outputs are left there.
+    pub runs_on_host: bool,
     /// Whether the lowering reads no elements of its inputs, so that its outputs are known when shapes
     /// are.
     pub reads_shapes: bool,
@@ -118,6 +121,7 @@ impl KernelSpec {
         is_cheap: false,
         create: |init| Err(err!(Unimplemented, "{} has no kernel", init.node.op.name)),
         lower: None,
+        runs_on_host: false,
         reads_shapes: false,
     };
 
@@ -127,6 +131,16 @@ impl KernelSpec {
     /// The lowering of an op, for every accelerator and every dtype that programs know.
     pub const fn lowering(op: &'static str, lower: Lower) -> KernelSpec {
         KernelSpec { op, lower: Some(lower), ..KernelSpec::ACCELERATOR }
+    }
+
+    /// The lowering of an op on what only programs have, such as lists, and the kernel for nodes that are not
+    /// part of a region.
+    pub const fn beside_regions(
+        op: &'static str,
+        lower: Lower,
+        create: fn(&KernelInit<'_>) -> Result<AnyKernel>,
+    ) -> KernelSpec {
+        KernelSpec { create, runs_on_host: true, ..KernelSpec::lowering(op, lower) }
     }
 
     /// The same with inputs that must be known when the node is compiled.
@@ -151,7 +165,7 @@ impl KernelSpec {
     }
 
     fn accepts(&self, node: &Node) -> bool {
-        let is_lowered = || self.lower.is_none() || has_program_dtypes(node);
+        let is_lowered = || self.lower.is_none() || has_program_dtypes(node, self.runs_on_host);
         self.constraints.iter().all(|(attr, allowed)| {
             node.attrs().dtype(attr).is_ok_and(|dtype| allowed.contains(&dtype))
         }) && is_lowered()
@@ -212,9 +226,11 @@ impl KernelRegistry {
     }
 }
 
-/// Whether a program can have all values of a node: numbers, and handles of variables.
-fn has_program_dtypes(node: &Node) -> bool {
-    let fits = |dtype: DType| is_supported(dtype) || dtype == DType::Resource;
+/// Whether a program can have all values of a node: numbers, handles of variables, and lists.
+fn has_program_dtypes(node: &Node, has_lists: bool) -> bool {
+    let fits = |dtype: DType| {
+        is_supported(dtype) || dtype == DType::Resource || dtype == DType::Variant && has_lists
+    };
     let attrs = node.attrs();
     let is_type = |name: &str| attrs.dtype(name).is_ok_and(|dtype| !fits(dtype));
     let is_list = |name: &str| attrs.dtypes(name).is_ok_and(|all| !all.iter().all(|&d| fits(d)));

@@ -6,7 +6,7 @@ use thalweg_graph::{GradientContext, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, Element, Result, Tensor, bail, ensure};
 
-use crate::lists::values::add_variants;
+use crate::lists::{self, values::add_variants};
 use crate::lowering::{check_same_shapes, set_narrow, wide};
 use crate::math::fold::{Fold, Sum, loops};
 use crate::math::widen::Widen;
@@ -27,6 +27,10 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("AccumulateNV2", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
             u64, Complex<f32>, Complex<f64>] => add_n),
         KernelSpec::lowering("AddN", lower_add_n),
+        KernelSpec::beside_regions("AddN", lists::lowering::add_n, |_| {
+            AnyKernel::new(add_variants)
+        })
+        .for_dtypes(&[("T", &[DType::Variant])]),
         KernelSpec::lowering("AccumulateNV2", lower_add_n),
     ],
 };

@@ -11,7 +11,7 @@ use thalweg_tensor::{
 
 use crate::cells::blank;
 use crate::gradient_shapes::flat;
-use crate::lists::values::zero_variants;
+use crate::lists::{self, values::zero_variants};
 use crate::split::for_each_rows;
 use crate::strided::StridedCopy;
 
@@ -47,6 +47,8 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec::lowering("PlaceholderWithDefault", |l| l.forward(0, 0)),
         KernelSpec::lowering("Fill", lower_fill).with_host_inputs(&["dims"]),
         KernelSpec::lowering("ZerosLike", |l| l.unary(Value::zeros_like)),
+        KernelSpec::beside_regions("ZerosLike", lists::lowering::zeros_like, zeros_like)
+            .for_dtypes(&[("T", &[DType::Variant])]),
         KernelSpec::lowering("OnesLike", |l| l.unary(Value::ones_like)),
         KernelSpec::lowering("Range", lower_range)
             .with_host_inputs(&["start", "limit", "delta"])

@@ -12,6 +12,14 @@ pub(crate) static FAMILY: Family = Family {
     ],
     kernels: &[
         KernelSpec { op: "FakeParam", create: fake_param, ..CHEAP },
+        KernelSpec::beside_regions(
+            "FakeParam",
+            |l| {
+                l.set_unread(0);
+                Ok(())
+            },
+            fake_param,
+        ),
         KernelSpec { op: "DeviceIndex", create: device_index, ..CHEAP },
     ],
 };

@@ -63,9 +63,16 @@ impl Constraints<'_> {
             return true;
         }
         let specs = self.target.kernels.for_op(&node.op);
+        // A list is a variant.
+        let has_lists = specs.iter().any(|s| s.serves(&device.name.device_type) && s.runs_on_host);
         let is_number = |attr: &pb::AttrValue| match &attr.value {
-            Some(pb::attr_value::Value::Type(number)) => DType::from_proto(*number)
-                .is_ok_and(|dtype| is_supported(dtype) || dtype == DType::Resource),
+            Some(pb::attr_value::Value::Type(number)) => {
+                DType::from_proto(*number).is_ok_and(|dtype| {
+                    is_supported(dtype)
+                        || dtype == DType::Resource
+                        || dtype == DType::Variant && has_lists
+                })
+            }
             _ => true,
         };
         specs.iter().any(|spec| spec.serves(&device.name.device_type))

@@ -137,7 +137,12 @@ impl<'a> Members<'a> {
             }
             Role::Variable | Role::VarHandle if is_free => Member::State,
             Role::NoOp => Member::Neutral,
-            Role::Identity if is_supported(node.outputs[0].dtype) => Member::Neutral,
+            Role::Identity
+                if is_supported(node.outputs[0].dtype)
+                    || node.outputs[0].dtype == DType::Variant =>
+            {
+                Member::Neutral
+            }
             role if role.is_call() => match self.call(graph, node) {
                 Some(Call { is_static, handles, .. }) => {
                     if !handles.is_empty() {
@@ -148,6 +153,8 @@ impl<'a> Members<'a> {
                 None => Member::Outside,
             },
             _ => match self.lowered(node) {
+                // What only a function of a region can have.
+                Some(_) if self.runs_on_host(node) && !has_lists(graph, node) => Member::Outside,
                 Some((is_static, reads_shapes)) => {
                     Member::Lowered { is_static, reads_shapes, is_call: false }
                 }
@@ -161,6 +168,9 @@ impl<'a> Members<'a> {
     fn lowered(&self, node: &Node) -> Option<(Vec<bool>, bool)> {
         let spec = self.kernels.find(node, self.device_type).ok()?;
         spec.lower?;
+        if spec.runs_on_host && node.attrs.get(IN_PARTS).is_some() {
+            return None;
+        }
         let mut is_static = vec![false; node.inputs.len()];
         for name in spec.host_inputs {
             // A name that the op lacks is found by the test of all lowerings.
@@ -169,6 +179,10 @@ impl<'a> Members<'a> {
             }
         }
         Some((is_static, spec.reads_shapes))
+    }
+
+    fn runs_on_host(&self, node: &Node) -> bool {
+        self.kernels.find(node, self.device_type).is_ok_and(|spec| spec.runs_on_host)
     }
 
     /// The call that a node is, if a region may have it.
@@ -429,9 +443,15 @@ pub fn forwarded_arguments(body: &FunctionBody) -> Vec<Option<usize>> {
     body.results.iter().map(source).collect()
 }
 
-/// Whether a program can have a value of this dtype: numbers, and handles of variables.
+/// Whether a program can have a value of this dtype: numbers, handles of variables, and lists.
 fn is_program_dtype(dtype: DType) -> bool {
-    is_supported(dtype) || dtype == DType::Resource
+    is_supported(dtype) || matches!(dtype, DType::Resource | DType::Variant)
+}
+
+/// Whether a node takes or makes lists.
+pub(crate) fn has_lists(graph: &Graph, node: &Node) -> bool {
+    let is_list = |o: &OutputInfo| o.dtype == DType::Variant;
+    node.outputs.iter().any(is_list) || node.inputs.iter().any(|e| is_list(graph.output(*e)))
 }
 
 fn bytes_of(output: &OutputInfo) -> Option<usize> {
@@ -439,20 +459,16 @@ fn bytes_of(output: &OutputInfo) -> Option<usize> {
     Some(shape.num_elements().saturating_mul(output.dtype.size()))
 }
 
-/// The calls whose groups cannot have them: they give values that only a program can have to nodes outside
-/// of the group, or the group takes references that a function cannot.
-pub(crate) fn misplaced_calls(
-    graph: &Graph,
-    members: &[Member],
-    groups: &[Vec<NodeId>],
-) -> Vec<NodeId> {
+/// The nodes whose groups cannot have them: they give values that only a program can have to nodes outside of
+/// the group, or they are calls of a group that takes references, which a function cannot.
+pub(crate) fn misplaced(graph: &Graph, members: &[Member], groups: &[Vec<NodeId>]) -> Vec<NodeId> {
     let mut group_of: Vec<Option<u32>> = vec![None; graph.len()];
     for (number, group) in groups.iter().enumerate() {
         group.iter().for_each(|id| group_of[id.index()] = Some(number as u32));
     }
     let is_call = |id: NodeId| members[id.index()].is_call();
     let mut takes_references = vec![false; groups.len()];
-    let mut misplaced: BTreeSet<NodeId> = BTreeSet::new();
+    let mut misplaced = spread_lists(graph, members, &group_of);
     for id in graph.ids() {
         for e in &graph.node(id).inputs {
             let (group, from) = (group_of[id.index()], group_of[e.node.index()]);
@@ -470,7 +486,42 @@ pub(crate) fn misplaced_calls(
         }
     }
     for (group, _) in groups.iter().zip(takes_references).filter(|(_, takes)| *takes) {
-        misplaced.extend(group.iter().copied().filter(|&id| is_call(id)));
+        let is_left_out = |id: &NodeId| is_call(*id) || has_lists(graph, graph.node(*id));
+        misplaced.extend(group.iter().copied().filter(is_left_out));
     }
     misplaced.into_iter().collect()
+}
+
+/// The nodes in regions that are connected by lists and are not all of one group.
+fn spread_lists(graph: &Graph, members: &[Member], group_of: &[Option<u32>]) -> BTreeSet<NodeId> {
+    let mut lists: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
+    for id in graph.ids() {
+        for e in &graph.node(id).inputs {
+            if graph.output(*e).dtype == DType::Variant {
+                lists.entry(id).or_default().push(e.node);
+                lists.entry(e.node).or_default().push(id);
+            }
+        }
+        // A list that nothing reads.
+        if graph.node(id).outputs.iter().any(|o| o.dtype == DType::Variant) {
+            lists.entry(id).or_default();
+        }
+    }
+    let mut spread = BTreeSet::new();
+    let mut seen: BTreeSet<NodeId> = BTreeSet::new();
+    for &first in lists.keys() {
+        let (mut connected, mut stack) = (Vec::new(), vec![first]);
+        while let Some(id) = stack.pop() {
+            if seen.insert(id) {
+                connected.push(id);
+                stack.extend(&lists[&id]);
+            }
+        }
+        let group = group_of[first.index()];
+        let is_together = |id: &NodeId| group.is_some() && group_of[id.index()] == group;
+        if !connected.iter().all(is_together) {
+            spread.extend(connected.into_iter().filter(|id| members[id.index()].is_inside()));
+        }
+    }
+    spread
 }

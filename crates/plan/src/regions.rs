@@ -28,7 +28,7 @@ use thalweg_tensor::{Result, err};
 
 use crate::Frames;
 use crate::region_members::{
-    Handles, IN_PARTS, Member, Members, VariableName, misplaced_calls, with_handles,
+    Handles, IN_PARTS, Member, Members, VariableName, has_lists, misplaced, with_handles,
 };
 use crate::source_sets::{Sets, set_bit};
 
@@ -82,12 +82,14 @@ pub fn form_regions(
     }
     let mut groups = Grouping::new(&graph, &members, &order)?.groups();
     for attempt in 1.. {
-        let misplaced = misplaced_calls(&graph, &members, &groups);
+        let misplaced = misplaced(&graph, &members, &groups);
         if misplaced.is_empty() {
             break;
         }
-        let calls = graph.ids().filter(|id| members[id.index()].is_call()).collect();
-        let left_out = if attempt < ATTEMPTS_MAX { misplaced } else { calls };
+        let is_left_out =
+            |id: &NodeId| members[id.index()].is_call() || has_lists(&graph, graph.node(*id));
+        let all = graph.ids().filter(is_left_out).collect();
+        let left_out: Vec<NodeId> = if attempt < ATTEMPTS_MAX { misplaced } else { all };
         left_out.into_iter().for_each(|id| members[id.index()] = Member::Outside);
         groups = Grouping::new(&graph, &members, &order)?.groups();
     }
@@ -492,8 +494,10 @@ impl Fusion<'_> {
                 .collect();
         }
         let outputs: Vec<Endpoint> = draft.outputs.iter().map(endpoint).collect::<Result<_>>()?;
-        let has_calls = draft.nodes.iter().any(|id| self.members[id.index()].is_call());
-        let parts = match has_calls {
+        let is_left_out = |id: &NodeId| {
+            self.members[id.index()].is_call() || has_lists(self.graph, self.graph.node(*id))
+        };
+        let parts = match draft.nodes.iter().any(is_left_out) {
             true => Some(self.parts(&draft, nodes.clone(), &outputs)?),
             false => None,
         };
@@ -522,8 +526,12 @@ impl Fusion<'_> {
             nodes[i].attrs.set("index", (args.len() as i64).into_attr());
             args.push(i);
         }
-        for node in nodes.iter_mut().filter(|node| node.role().is_call()) {
-            node.attrs.set(IN_PARTS, true.into_attr());
+        let first = draft.inputs.len() + draft.constants.len();
+        for (node, id) in nodes[first..].iter_mut().zip(&draft.nodes) {
+            let is_left_out = node.role().is_call() || has_lists(self.graph, self.graph.node(*id));
+            if is_left_out && node.role() != Role::Identity {
+                node.attrs.set(IN_PARTS, true.into_attr());
+            }
         }
         let result_op = self.graph.registry().get("_Retval")?.clone();
         for (i, (e, source)) in outputs.iter().zip(&draft.outputs).enumerate() {

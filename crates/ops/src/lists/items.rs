@@ -5,8 +5,8 @@ use thalweg_graph::shape::{self, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
-use super::gradients;
 use super::list::{Taken, TensorList, check_dtype, check_element, element_shape, shape_input};
+use super::{gradients, lowering};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -69,6 +69,30 @@ pub(crate) static FAMILY: Family = Family {
             ..CHEAP
         },
         KernelSpec { op: "TensorListConcatLists", create: concat_lists, ..KernelSpec::CPU },
+        KernelSpec::beside_regions("EmptyTensorList", lowering::empty, empty)
+            .with_host_inputs(&["element_shape", "max_num_elements"]),
+        KernelSpec::beside_regions("TensorListReserve", lowering::reserve, reserve)
+            .with_host_inputs(&["element_shape", "num_elements"]),
+        KernelSpec::beside_regions("TensorListPushBack", lowering::push_back, push_back),
+        KernelSpec::beside_regions("TensorListPopBack", lowering::pop_back, pop_back)
+            .with_host_inputs(&["element_shape"]),
+        KernelSpec::beside_regions("TensorListGetItem", lowering::get_item, get_item)
+            .with_host_inputs(&["element_shape"]),
+        KernelSpec::beside_regions("TensorListSetItem", lowering::set_item, set_item),
+        KernelSpec::beside_regions("TensorListLength", lowering::length, |_| {
+            AnyKernel::new(length)
+        })
+        .of_shapes(),
+        KernelSpec::beside_regions(
+            "TensorListElementShape",
+            lowering::element_shape,
+            element_shape_of,
+        )
+        .of_shapes(),
+        KernelSpec::beside_regions("TensorListResize", lowering::resize, |_| {
+            AnyKernel::new(resize)
+        })
+        .with_host_inputs(&["size"]),
     ],
 };
 

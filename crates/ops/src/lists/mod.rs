@@ -9,6 +9,7 @@ mod handle;
 pub(crate) mod items;
 mod join;
 mod list;
+pub(crate) mod lowering;
 #[cfg(test)]
 mod model_tests;
 pub(crate) mod rows;

@@ -7,9 +7,9 @@ use thalweg_graph::shape::{self, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
-use super::gradients;
 use super::join::joined;
 use super::list::{Taken, TensorList, check_dtype, check_element, element_shape, shape_input};
+use super::{gradients, lowering};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -73,6 +73,32 @@ pub(crate) static FAMILY: Family = Family {
             create: scatter_into,
             ..KernelSpec::CPU
         },
+        KernelSpec::beside_regions("TensorListStack", lowering::stack, stack)
+            .with_host_inputs(&["element_shape"]),
+        KernelSpec::beside_regions("TensorListGather", lowering::gather, gather)
+            .with_host_inputs(&["indices", "element_shape"]),
+        KernelSpec::beside_regions("TensorListConcatV2", lowering::concat, concat_v2)
+            .with_host_inputs(&["element_shape", "leading_dims"]),
+        KernelSpec::beside_regions("TensorListFromTensor", lowering::from_tensor, |_| {
+            AnyKernel::new(from_tensor)
+        })
+        .with_host_inputs(&["element_shape"]),
+        KernelSpec::beside_regions("TensorListSplit", lowering::split, |_| AnyKernel::new(split))
+            .with_host_inputs(&["element_shape", "lengths"]),
+        KernelSpec::beside_regions("TensorListScatter", lowering::scatter, |_| {
+            AnyKernel::new(scatter)
+        })
+        .with_host_inputs(&["indices", "element_shape"]),
+        KernelSpec::beside_regions("TensorListScatterV2", lowering::scatter, |_| {
+            AnyKernel::new(scatter)
+        })
+        .with_host_inputs(&["indices", "element_shape", "num_elements"]),
+        KernelSpec::beside_regions(
+            "TensorListScatterIntoExistingList",
+            lowering::scatter_into,
+            scatter_into,
+        )
+        .with_host_inputs(&["indices"]),
     ],
 };
 

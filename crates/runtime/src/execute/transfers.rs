@@ -56,6 +56,10 @@ impl Transfers {
                 }
                 _ => {
                     let spec = kernels.find(node, device_type)?;
+                    if spec.runs_on_host {
+                        inputs.fill(true);
+                        outputs.fill(true);
+                    }
                     for name in spec.host_inputs {
                         inputs[node.input_range(name)?].fill(true);
                     }
