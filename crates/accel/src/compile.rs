@@ -10,6 +10,8 @@ use thalweg_kernel::{KernelRegistry, Lowering, Operand, RegionVariable, Value};
 use thalweg_plan::{Evaluator, Region, VariableName, variable_name};
 use thalweg_tensor::{Context, DType, PartialShape, Result, Shape, Tensor, bail, err};
 
+use crate::trips::EVALUATIONS_MAX;
+
 /// Most bytes of inputs and outputs of a node that is evaluated on the host.
 const KNOWN_BYTES_MAX: usize = 1 << 20;
 
@@ -132,6 +134,7 @@ pub(crate) fn lower_region(
         variables: cells,
         handles: &handles,
         function_nodes_left: FUNCTION_NODES_MAX,
+        evaluations_left: EVALUATIONS_MAX,
     };
     body.set_input_shapes(inputs, variables)?;
     for id in body.graph.ids().skip(inputs.len()) {
@@ -171,6 +174,8 @@ pub(crate) struct Body<'a> {
     pub(crate) variables: Vec<RegionVariable>,
     pub(crate) handles: &'a Handles,
     function_nodes_left: usize,
+    /// How many nodes may be evaluated to count iterations.
+    pub(crate) evaluations_left: usize,
 }
 
 impl<'a> Body<'a> {
@@ -192,6 +197,7 @@ impl<'a> Body<'a> {
     pub(crate) fn take_back(&mut self, inner: Body<'a>) {
         self.variables = inner.variables;
         self.function_nodes_left = inner.function_nodes_left;
+        self.evaluations_left = inner.evaluations_left;
     }
 
     /// Sets what an argument of a function is.

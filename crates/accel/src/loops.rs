@@ -56,7 +56,8 @@ impl Body<'_> {
         let functions = [cond, body].map(|f| self.graph.function_body(&f.name, &f.attrs));
         let [cond_body, body_body] = functions;
         let (cond_body, body_body) = (cond_body?, body_body?);
-        let trips = trips(self.evaluator, &cond_body, &body_body, inputs);
+        let trips =
+            trips(self.evaluator, &cond_body, &body_body, inputs, &mut self.evaluations_left);
         if trips.as_ref().is_some_and(|trips| trips.max == 0) {
             return Ok(inputs.to_vec());
         }

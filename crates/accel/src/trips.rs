@@ -13,8 +13,10 @@ use thalweg_tensor::{DType, Tensor};
 
 /// Most iterations that are counted.
 const TRIPS_MAX: usize = 1 << 14;
-/// Most nodes that are evaluated to count them.
-const EVALUATIONS_MAX: usize = 1 << 19;
+/// Most nodes that are evaluated to count the iterations of all loops of a program.
+pub(crate) const EVALUATIONS_MAX: usize = 1 << 19;
+/// Most counters of a loop.
+const COUNTERS_MAX: usize = 64;
 /// Most nodes that a counter may depend on.
 const NODES_MAX: usize = 64;
 /// Most bytes of a counter.
@@ -41,6 +43,7 @@ pub(crate) fn trips(
     cond: &FunctionBody,
     body: &FunctionBody,
     inputs: &[Operand],
+    evaluations_left: &mut usize,
 ) -> Option<Trips> {
     let forwarded = forwarded_arguments(body);
     let stays = |i: usize| forwarded.get(i) == Some(&Some(i));
@@ -60,13 +63,15 @@ pub(crate) fn trips(
     }
     let is_exact = counted.len() == terms.len();
     if is_exact {
-        // Other counters, of which loops that come after may depend.
-        for i in (0..inputs.len()).filter(|&i| !stays(i)) {
+        // Other counters, on which loops that come after may depend.
+        let others = (0..inputs.len()).filter(|&i| !stays(i));
+        for i in others.filter(|&i| matches!(inputs[i], Operand::Host(_))).take(COUNTERS_MAX) {
             follow(body, &BTreeSet::from([i]), &stays, inputs, &mut known, &mut steps);
         }
     }
     let work = counted.iter().chain(steps.values()).map(|s| s.nodes.len()).sum::<usize>().max(1);
-    for count in 0..TRIPS_MAX.min(EVALUATIONS_MAX / work) {
+    for count in 0..TRIPS_MAX {
+        *evaluations_left = evaluations_left.checked_sub(work)?;
         for slice in &counted {
             let goes_on = slice.evaluate(evaluator, cond, &known)?;
             let goes_on = (goes_on.rank() == 0 && goes_on.dtype() == DType::Bool)

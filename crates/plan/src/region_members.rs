@@ -27,6 +27,8 @@ const DEPTH_MAX: usize = 16;
 const CALL_COST_MAX: usize = 1 << 18;
 /// Bytes of a constant that count as one node.
 const BYTES_PER_NODE: usize = 64;
+/// Most arguments on which a value depends that is known when they are.
+const KNOWN_BY_MAX: usize = 32;
 /// The attr of a call that regions leave to the executor, because it was found not to compile.
 pub(crate) const IN_PARTS: &str = "_run_in_parts";
 
@@ -74,11 +76,14 @@ pub(crate) struct Members<'a> {
     /// The functions that are being examined, the outermost first.
     within: Vec<String>,
     /// For each call of the partition, the handles that its functions make.
-    handles: BTreeMap<NodeId, Vec<Node>>,
+    handles: BTreeMap<NodeId, MadeHandles>,
 }
 
 /// Container and name of a variable.
 pub type VariableName = (Arc<str>, Arc<str>);
+
+/// The nodes of functions that make handles, by variable.
+type MadeHandles = BTreeMap<VariableName, Node>;
 
 /// What a region needs to know of a function.
 #[derive(Clone)]
@@ -90,14 +95,14 @@ struct Facts {
     /// For each result, the argument that it is.
     forwarded: Vec<Option<usize>>,
     /// Nodes of it that make handles of variables.
-    handles: Vec<Node>,
+    handles: MadeHandles,
     cost: usize,
 }
 
 /// A node that calls functions which a region may have.
 struct Call {
     is_static: Vec<bool>,
-    handles: Vec<Node>,
+    handles: MadeHandles,
     cost: usize,
 }
 
@@ -116,7 +121,7 @@ impl<'a> Members<'a> {
     }
 
     /// For each call of the partition, the handles that its functions make.
-    pub(crate) fn into_handles(self) -> BTreeMap<NodeId, Vec<Node>> {
+    pub(crate) fn into_handles(self) -> BTreeMap<NodeId, MadeHandles> {
         self.handles
     }
 
@@ -236,9 +241,11 @@ impl<'a> Members<'a> {
             }
         }
         let cost = functions.iter().fold(1, |sum: usize, f| sum.saturating_add(f.cost));
-        let mut handles = Vec::new();
-        functions.iter().for_each(|f| add_handles(&mut handles, &f.handles));
-        (cost <= CALL_COST_MAX).then_some(Call { is_static, handles, cost })
+        if cost > CALL_COST_MAX {
+            return None;
+        }
+        let handles = functions.into_iter().flat_map(|f| f.handles).collect();
+        Some(Call { is_static, handles, cost })
     }
 
     fn named(&mut self, graph: &Graph, function: &pb::NameAttrList) -> Option<Facts> {
@@ -270,7 +277,7 @@ impl<'a> Members<'a> {
             results: body.results.iter().map(dtype).collect::<Option<_>>()?,
             is_static: vec![false; body.args.len()],
             forwarded: forwarded_arguments(body),
-            handles: Vec::new(),
+            handles: MadeHandles::new(),
             cost: 0,
         };
         let mut known: Vec<Known> = vec![None; graph.len()];
@@ -294,16 +301,16 @@ impl<'a> Members<'a> {
                     known[id.index()] = Some(BTreeSet::new());
                 }
                 Role::VarHandle => {
-                    let (_, name) = variable_name(node).ok()?;
-                    if *name == *ANONYMOUS_VARIABLE {
+                    let name = variable_name(node).ok()?;
+                    if *name.1 == *ANONYMOUS_VARIABLE {
                         return None;
                     }
-                    add_handles(&mut facts.handles, std::slice::from_ref(node));
+                    facts.handles.entry(name).or_insert_with(|| node.clone());
                 }
                 role if role.is_call() => {
                     let Call { is_static, handles, cost } = self.call(graph, node)?;
                     facts.cost = facts.cost.saturating_add(cost);
-                    add_handles(&mut facts.handles, &handles);
+                    facts.handles.extend(handles);
                     facts.need(node, &is_static, &known)?;
                 }
                 role if role.is_control_flow() || role.is_variable() => return None,
@@ -351,16 +358,6 @@ pub fn variable_name(node: &Node) -> Result<VariableName> {
     Ok((attrs.string("container")?.into(), name))
 }
 
-/// Adds the nodes that make handles of other variables.
-fn add_handles(all: &mut Vec<Node>, more: &[Node]) {
-    for node in more {
-        let name = variable_name(node).ok();
-        if all.iter().all(|known| variable_name(known).ok() != name) {
-            all.push(node.clone());
-        }
-    }
-}
-
 /// For each call, the variables that its functions make handles of, as outputs of the partition.
 pub(crate) type Handles = FxHashMap<NodeId, Vec<(VariableName, Endpoint)>>;
 
@@ -368,7 +365,7 @@ pub(crate) type Handles = FxHashMap<NodeId, Vec<(VariableName, Endpoint)>>;
 pub(crate) fn with_handles(
     graph: Graph,
     members: &mut Vec<Member>,
-    wanted: BTreeMap<NodeId, Vec<Node>>,
+    wanted: BTreeMap<NodeId, MadeHandles>,
 ) -> Result<(Graph, Handles)> {
     let mut handles = Handles::default();
     if wanted.is_empty() {
@@ -382,8 +379,7 @@ pub(crate) fn with_handles(
     }
     let mut nodes = graph.nodes().to_vec();
     for (call, made) in wanted {
-        for mut node in made {
-            let name = variable_name(&node)?;
+        for (name, mut node) in made {
             let id = *known.entry(name.clone()).or_insert_with(|| {
                 // One name for all plans of a session, which share the node's kernel.
                 let mut own = format!("_region_handle/{}/{}", name.0, name.1);
@@ -413,7 +409,7 @@ fn union(node: &Node, known: &[Known]) -> Known {
     for e in &node.inputs {
         all.extend(known[e.node.index()].as_ref()?);
     }
-    Some(all)
+    (all.len() <= KNOWN_BY_MAX).then_some(all)
 }
 
 /// The nodes of a function that run, each after its inputs; `None` if they have a cycle.
@@ -428,19 +424,19 @@ pub fn nodes_that_run(body: &FunctionBody) -> Option<Vec<NodeId>> {
 
 /// For each result of a function, the argument that it is, passed on unchanged.
 pub fn forwarded_arguments(body: &FunctionBody) -> Vec<Option<usize>> {
-    let source = |result: &NodeId| {
-        let mut e: Endpoint = *body.graph.node(*result).inputs.first()?;
-        for _ in 0..body.graph.len() {
-            let node = body.graph.node(e.node);
-            match node.role() {
-                Role::Identity => e = *node.inputs.first()?,
-                Role::Arg => return body.args.iter().position(|arg| *arg == e.node),
-                _ => return None,
-            }
+    let graph = &body.graph;
+    let mut source: Vec<Option<usize>> = vec![None; graph.len()];
+    for (i, id) in body.args.iter().enumerate() {
+        source[id.index()] = Some(i);
+    }
+    for id in graph.topological_order() {
+        let node = graph.node(id);
+        if let (Role::Identity, Some(e)) = (node.role(), node.inputs.first()) {
+            source[id.index()] = source[e.node.index()];
         }
-        None
-    };
-    body.results.iter().map(source).collect()
+    }
+    let of_result = |id: &NodeId| source[graph.node(*id).inputs.first()?.node.index()];
+    body.results.iter().map(of_result).collect()
 }
 
 /// Whether a program can have a value of this dtype: numbers, handles of variables, and lists.
