@@ -34,10 +34,8 @@ fn main() -> Result<()> {
     let (digits, unseen) = (mnist::train()?.first(count), mnist::test()?.first(count / 3));
     let mut rng = Rng::new(3);
     // A client has its own session and its own images.
-    let mut clients = Vec::new();
-    for images in deal(&digits, &mut rng)? {
-        clients.push((model.session()?, images));
-    }
+    let clients = deal(&digits, &mut rng)?.into_iter();
+    let mut clients = clients.map(|own| Ok((model.session()?, own))).collect::<Result<Vec<_>>>()?;
     let mut reached = 0.0;
     for round in 1..=rounds {
         let mut returned = Vec::new();

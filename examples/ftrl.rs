@@ -22,7 +22,7 @@ fn main() -> Result<()> {
     let logits = table.lookup(&model, &buckets).sum_axes([1, 2]);
     let loss = losses::sigmoid_cross_entropy(&logits, &labels);
     let rule = Rule::Ftrl { initial: 0.1, l1: 0.02, l2: 0.0, power: -0.5, shrinkage: 0.0 };
-    let train = Optimizer::new(rule, 0.5).minimize_loss(&loss);
+    let train = Optimizer::new(rule, 0.5).minimize(&loss);
     let used = table.values(&model)[0].not_equal(0.0).cast::<i64>().sum();
 
     let session = model.session()?;

@@ -43,13 +43,11 @@ fn main() -> Result<()> {
     }
     let unseen = mnist::test()?;
     let unseen = if cfg!(debug_assertions) { unseen.first(50) } else { unseen };
+    let check = session.prepare((&images, &labels), &correct, &[])?;
     let mut wrong = Vec::new();
-    for first in (0..unseen.len()).step_by(500) {
-        let batch: Vec<usize> = (first..(first + 500).min(unseen.len())).collect();
-        let (pixels, classes) = unseen.batch(&batch)?;
-        let correct: Vec<f32> =
-            session.run(&correct, feed! { images: pixels, labels: classes }, &[])?;
-        wrong.extend(batch.into_iter().zip(correct).filter(|(_, c)| *c == 0.0).map(|(i, _)| i));
+    for batch in (0..unseen.len()).collect::<Vec<_>>().chunks(500) {
+        let correct: Vec<f32> = check.run(unseen.batch(batch)?)?;
+        wrong.extend(batch.iter().zip(correct).filter(|(_, c)| *c == 0.0).map(|(i, _)| *i));
     }
     let accuracy = 1.0 - wrong.len() as f32 / unseen.len() as f32;
     println!("{:.2} % of {} unseen digits read", 100.0 * accuracy, unseen.len());

@@ -4,10 +4,9 @@
 //!
 //! `cargo run --release --example sharded -- [FOLDER]`
 //!
-//! It prints how training goes, with the accuracy on unseen digits at its end: about 95 %, or 85 % in
-//! a build without `--release`, which learns for one epoch only; then how much each task holds (the
-//! servers about 300 kB each, the workers nothing), the shapes that the checkpoint has, and the folder of
-//! the exported model. Without a
+//! It prints how training goes, with the accuracy on unseen digits at its end: about 95 %, or 85 %
+//! without `--release`, after one epoch; then how much each task holds (the servers about 300 kB each,
+//! the workers nothing), the shapes in the checkpoint, and the folder of the exported model. Without a
 //! folder nothing is left behind; with one, look at `tensorboard --logdir FOLDER/events`.
 
 use std::sync::Arc;
@@ -61,11 +60,8 @@ fn main() -> Result<()> {
     let options = TrainOptions { epochs, folder: folder.clone(), batch: 50, ..Default::default() };
     let options = TrainOptions { summary_steps: 20, ..options };
     let (digits, unseen) = (mnist::train()?.first(6000), mnist::test()?.first(1000));
-    let outcome = Trainer::new(&cluster, options).evaluate(&unseen, Every::Epochs(5)).run(
-        &digits,
-        Adam::new(2e-3),
-        net,
-    )?;
+    let trainer = Trainer::new(&cluster, options).evaluate(&unseen, Every::Epochs(5));
+    let outcome = trainer.run(&digits, Adam::new(2e-3), net)?;
     for TaskReport { task, state, .. } in status_of(cluster.spec(), 0, Duration::from_secs(5))? {
         if let TaskState::Alive(status) = state {
             println!("{task} holds {} bytes of variables", status.variable_bytes);

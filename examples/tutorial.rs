@@ -1,10 +1,10 @@
-//! Graphs on the layer below the typed handles: ops and tensors by name, a `Result` for each node.
+//! Graphs by typed handles: built, run and traced, and how a mistake is reported.
 //!
 //! It prints the probabilities of an image before any training, all 0.1, the trace of each node,
 //! and an error message.
 
 use thalweg::runtime::RunOptions;
-use thalweg::{Code, Graph, Init, Registry, Result, Tensor, Variable, feed, session_options};
+use thalweg::{Code, Graph, Init, Result, Tensor, Variable, feed};
 
 fn main() -> Result<()> {
     // Build.
@@ -37,18 +37,5 @@ fn main() -> Result<()> {
     let error = g.check().expect_err("784 columns do not meet 784 rows");
     assert_eq!(error.code(), Code::InvalidArgument);
     println!("{error}");
-
-    // Graphs from TensorFlow.
-    let text = r#"
-        node { name: "a" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } } }
-        node { name: "b" op: "Neg" input: "a" attr { key: "T" value { type: DT_INT32 } } }"#;
-    let def = thalweg::proto::text::decode("tensorflow.GraphDef", text)
-        .map_err(|e| thalweg::Error::new(Code::InvalidArgument, e.to_string()))?;
-    let Registry { ops, kernels } = Registry::built_in();
-    let graph = thalweg::graph::Graph::from_def(ops, def)?;
-    let [a, b] = [0, 1].map(|i| graph.nodes()[i].name.to_string());
-    let session = thalweg::runtime::Session::new(graph, kernels, session_options())?;
-    let results = session.run(&[(&a, Tensor::scalar(5i32))], &[&b], &[])?;
-    assert_eq!(results[0].scalar_value::<i32>()?, -5);
     Ok(())
 }

@@ -102,8 +102,7 @@ impl Training {
     fn minimize(mut self, logits: &Output<f32>, labels: &Output<i64>) -> Result<Training> {
         let step = Sgd::new(0.01).minimize(&losses::softmax_cross_entropy(logits, labels));
         self.model.check()?;
-        let scope = self.model.as_scope();
-        (self.init, self.step) = (scope.node_name(scope.init()?), step.name()?);
+        (self.init, self.step) = (self.model.init().name()?, step.name()?);
         Ok(self)
     }
 }

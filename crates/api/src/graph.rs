@@ -14,7 +14,7 @@ use thalweg_tensor::{Error, PartialShape, Result, ensure, err};
 use crate::dtype::{TensorType, known_dtype};
 use crate::init::Init;
 use crate::mistake::{Caller, Mistake, origin, summary};
-use crate::node::NewOp;
+use crate::node::{NewOp, poisoned};
 use crate::output::{Operation, Output, Raw, Target};
 use crate::value::IntoTensor;
 use crate::variable::Variable;
@@ -202,11 +202,20 @@ impl Graph {
         Operation::new(self.clone(), Some(node))
     }
 
-    /// What the function adds to this graph, or a mistake at the line that calls this method.
+    /// What the function adds to this graph, or a mistake at the line that calls this method. The error
+    /// of a poisoned handle is no further mistake.
     #[track_caller]
     pub fn build<R>(&self, add: impl FnOnce(&mut Scope) -> Result<R>) -> Option<R> {
         let caller = Location::caller();
-        add(&mut self.0.scope.clone()).map_err(|e| self.record(caller, e)).ok()
+        match add(&mut self.0.scope.clone()) {
+            Ok(added) => Some(added),
+            Err(e) => {
+                if e != poisoned() || self.check().is_ok() {
+                    self.record(caller, e);
+                }
+                None
+            }
+        }
     }
 
     /// A tensor that each step feeds.

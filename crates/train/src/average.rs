@@ -1,10 +1,14 @@
 //! Exponential moving averages of variables over training steps.
 
-use thalweg_api::Operation;
-use thalweg_graph::{NodeId, Output};
-use thalweg_tensor::{DType, Result};
+use std::panic::Location;
 
-use crate::{Model, ModelScope, Variable};
+use thalweg_api::{Any, Graph, Operation, Output, Target, on_behalf_of};
+use thalweg_tensor::Result;
+
+use crate::model::slot_like;
+use crate::state::State;
+use crate::view::{cast_to, group};
+use crate::{Model, Variable};
 
 /// Exponential moving average of variables: `average = decay * average + (1 - decay) * variable`,
 /// as TensorFlow's `ExponentialMovingAverage`.
@@ -29,55 +33,48 @@ impl MovingAverage {
 
     /// The average of `variable`, under the name that TensorFlow gives it. It is initialized with
     /// the variable's initial value. An error if the variable belongs to another graph.
-    pub fn of(self, model: &ModelScope, variable: &Variable) -> Result<Variable> {
-        model.slot_like(variable, "ExponentialMovingAverage")
+    pub fn of(self, graph: &Graph, variable: &Variable) -> Result<Variable> {
+        slot_like(graph, variable, "ExponentialMovingAverage")
     }
 
     /// Adds the target that runs `train`, a training step, and then updates the averages of
     /// `variables`, which belong to the graph of `model`.
     #[track_caller]
-    pub fn follow(self, model: &Model, variables: &[Variable], train: &Operation) -> Operation {
-        let Some(node) = model.node_id_of(train) else { return Operation::poisoned(model) };
-        let added = model.graph().build(|_| self.update(&mut model.as_scope(), variables, &[node]));
-        added.map_or_else(|| Operation::poisoned(model), |node| model.operation(node))
+    pub fn follow(self, model: &Model, variables: &[Variable], train: &dyn Target) -> Operation {
+        on_behalf_of(Location::caller(), || {
+            let added = model.node_id_of(train);
+            let added = added.and_then(|_| model.build(|_| self.update(model, variables, train)));
+            added.unwrap_or_else(|| Operation::poisoned(model))
+        })
     }
 
-    /// Adds the node that updates the averages of `variables`; the node runs after `after`, which
-    /// are the optimizer's nodes.
-    pub fn update(
+    fn update(
         self,
-        model: &mut ModelScope,
+        model: &Model,
         variables: &[Variable],
-        after: &[NodeId],
-    ) -> Result<NodeId> {
-        let mut then = model.with_scope(model.after(after));
-        let part = self.part(&mut then)?;
+        train: &dyn Target,
+    ) -> Result<Operation> {
+        let then = model.after(&[train]);
+        let part = self.part(&then, model)?;
         let mut nodes = Vec::with_capacity(variables.len());
         for variable in variables {
-            let average = self.of(model, variable)?;
-            let mut beside = model.with_scope(model.on_device(&variable.device).after(after));
-            let (old, new) = (average.read(&mut beside)?, variable.read(&mut beside)?);
-            let gap = beside.add("Sub", &[old, new])?;
-            let part = beside.cast(part, variable.dtype)?;
-            let step = beside.add("Mul", &[gap, part])?;
-            let node = beside.op("AssignSubVariableOp").inputs(&[average.handle, step]);
-            nodes.push(node.build_node()?);
+            let beside = then.device(&variable.device);
+            let average = State::<Any>::of(model, &self.of(model, variable)?);
+            let gap = average.read(&beside) - State::of(model, variable).read(&beside);
+            let part = cast_to(&part.within(&beside), variable.dtype);
+            nodes.push(average.assign_sub(&beside, gap * part));
         }
-        model.op("NoOp").name("moving_averages").after(&nodes).build_node()
+        Ok(group(model, "moving_averages", &nodes))
     }
 
     /// The fraction of the average that a step replaces: `1 - decay`.
-    fn part(self, model: &mut ModelScope) -> Result<Output> {
-        let part = model.number(DType::Float, 1.0 - f64::from(self.decay))?;
+    fn part(self, at: &Graph, model: &Model) -> Result<Output<f32>> {
+        let part = at.constant((1.0 - f64::from(self.decay)) as f32);
         if !self.is_warming {
             return Ok(part);
         }
-        let steps = model.global_step()?.read(model)?;
-        let steps = model.cast(steps, DType::Float)?;
-        let (nine, ten) = (model.float(9.0)?, model.float(10.0)?);
-        let sum = model.add("AddV2", &[ten, steps])?;
+        let steps = State::<i64>::of(model, &model.step_counter()?).read(at).cast::<f32>();
         // 1 - (1 + n) / (10 + n).
-        let early = model.add("RealDiv", &[nine, sum])?;
-        model.add("Maximum", &[part, early])
+        Ok(part.maximum(9.0 / (steps + 10.0)))
     }
 }

@@ -1,9 +1,10 @@
 //! Gradient clipping.
 
-use thalweg_graph::{Adjoint, IndexedSlices, Output};
-use thalweg_tensor::Result;
+use thalweg_api::{Any, Graph, Output, tf};
 
-use crate::{ModelScope, Variable};
+use crate::Variable;
+use crate::gradient::Gradients;
+use crate::view::like;
 
 /// How gradients are clipped.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,65 +18,39 @@ pub enum Clip {
 }
 
 impl Clip {
-    /// Adds the clipping nodes, on the device that `place` returns for each variable.
-    pub(crate) fn build(
+    /// Clips the gradients, each in the view that `place` returns for its variable.
+    pub(crate) fn apply(
         self,
-        model: &ModelScope,
-        all: &[(Variable, Adjoint)],
-        place: impl Fn(&ModelScope, &Variable) -> ModelScope,
-    ) -> Result<Vec<(Variable, Adjoint)>> {
-        let change_each = |change: &dyn Fn(&mut ModelScope, Output) -> Result<Output>| {
-            let one = |(variable, adjoint): &(Variable, Adjoint)| {
-                let values = change(&mut place(model, variable), numbers(*adjoint))?;
-                Ok((variable.clone(), with_numbers(*adjoint, values)))
-            };
-            all.iter().map(one).collect::<Result<Vec<_>>>()
-        };
-        match self {
-            Clip::Value(limit) => change_each(&|model, values| {
-                let (low, high) = (model.float(-limit)?, model.float(limit)?);
-                model.add("ClipByValue", &[values, low, high])
-            }),
-            Clip::Norm(limit) => change_each(&|model, values| {
-                let squares = model.add("L2Loss", &[values])?;
-                let factor = factor(model, squares, limit)?;
-                model.add("Mul", &[values, factor])
-            }),
-            Clip::GlobalNorm(limit) => {
-                let mut squares = Vec::with_capacity(all.len());
-                for (variable, adjoint) in all {
-                    let mut place = place(model, variable);
-                    squares.push(place.add("L2Loss", &[numbers(*adjoint)])?);
-                }
-                let mut home = model.with_scope((**model).clone());
-                let sum = home.op("AddN").inputs(&squares).build()?;
-                let factor = factor(&mut home, sum, limit)?;
-                change_each(&|model, values| model.add("Mul", &[values, factor]))
+        view: &Graph,
+        gradients: &Gradients,
+        place: impl Fn(&Variable) -> Graph,
+    ) -> Gradients {
+        let values: Vec<Output<Any>> =
+            gradients.iter().map(|(v, gradient)| gradient.values().within(&place(v))).collect();
+        let clipped: Vec<Output<Any>> = match self {
+            Clip::Value(limit) => {
+                let limit = f64::from(limit);
+                values.iter().map(|x| x.clip(like(x, -limit), like(x, limit))).collect()
             }
-        }
+            Clip::Norm(limit) => values.iter().map(|x| x * factor(&x.l2_loss(), limit)).collect(),
+            Clip::GlobalNorm(limit) => {
+                let squares: Vec<Output<Any>> = values.iter().map(Output::l2_loss).collect();
+                let factor = factor(&tf::add_n(view, &squares), limit);
+                values.iter().map(|x| x * &factor).collect()
+            }
+        };
+        let with = |((variable, gradient), values): (&(Variable, _), _)| {
+            let gradient: &crate::Gradient = gradient;
+            (variable.clone(), gradient.with_values(values))
+        };
+        gradients.iter().zip(clipped).map(with).collect()
     }
 }
 
 /// The factor that scales a norm down to `limit`, computed from half the squared norm; 1 where the
 /// norm is below.
-fn factor(model: &mut ModelScope, half_square: Output, limit: f32) -> Result<Output> {
-    let two = model.float(2.0)?;
-    let square = model.add("Mul", &[half_square, two])?;
-    let norm = model.add("Sqrt", &[square])?;
-    let limit = model.float(limit)?;
-    let most = model.add("Maximum", &[norm, limit])?;
-    model.add("RealDiv", &[limit, most])
-}
-
-fn numbers(adjoint: Adjoint) -> Output {
-    match adjoint {
-        Adjoint::Dense(values) | Adjoint::Sparse(IndexedSlices { values, .. }) => values,
-    }
-}
-
-fn with_numbers(adjoint: Adjoint, values: Output) -> Adjoint {
-    match adjoint {
-        Adjoint::Dense(_) => Adjoint::Dense(values),
-        Adjoint::Sparse(rows) => Adjoint::Sparse(IndexedSlices { values, ..rows }),
-    }
+fn factor(half_square: &Output<Any>, limit: f32) -> Output<Any> {
+    let limit = like(half_square, f64::from(limit));
+    let norm = (half_square * like(half_square, 2.0)).sqrt();
+    &limit / norm.maximum(&limit)
 }

@@ -11,7 +11,7 @@ use thalweg_kernel::PhysicalDevice;
 use thalweg_ops::Registry;
 use thalweg_tensor::{Error, Result, ensure, err};
 
-use crate::{Model, ModelScope, Replica, Spread};
+use crate::{Model, Replica, Spread};
 
 /// The job whose tasks hold variables.
 const PS: &str = "ps";
@@ -186,13 +186,7 @@ impl Cluster {
     /// The model as a worker builds it: variables on the parameter servers according to
     /// [`Cluster::spread`], all other nodes on the worker. Without parameter servers, variables are
     /// placed on the chief.
-    #[expect(clippy::needless_pass_by_value, reason = "callers make the model in place")]
     pub fn place(&self, model: Model, worker: usize) -> Result<Model> {
-        Ok(self.place_scope(model.as_scope(), worker)?.into())
-    }
-
-    /// As [`Cluster::place`], for code that adds nodes by the names of their ops.
-    pub fn place_scope(&self, model: ModelScope, worker: usize) -> Result<ModelScope> {
         let (job, tasks) = match self.ps.len() {
             0 => (self.workers[0].job.clone(), 1),
             count => (PS.to_owned(), count as u32),

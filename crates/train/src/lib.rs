@@ -36,12 +36,12 @@
 
 mod accumulation;
 mod average;
-mod by_handle;
 mod chief;
 mod clip;
 #[cfg(feature = "remote")]
 mod cluster;
 mod export;
+mod gradient;
 pub mod layers;
 pub mod leases;
 mod loss_scale;
@@ -50,7 +50,6 @@ pub mod metrics;
 pub mod mnist;
 mod mode;
 mod model;
-mod model_scope;
 mod optimizer;
 mod optimizers;
 mod partition;
@@ -59,9 +58,10 @@ mod rng;
 mod saver;
 mod schedule;
 mod section;
-mod summaries;
+mod state;
 #[cfg(feature = "remote")]
 pub mod trainer;
+mod view;
 mod weights;
 
 pub use accumulation::Accumulation;
@@ -71,6 +71,7 @@ pub use clip::Clip;
 #[cfg(feature = "remote")]
 pub use cluster::{Cluster, Stops};
 pub use export::{Served, export, export_with};
+pub use gradient::{Gradient, Gradients};
 pub use layers::{
     Activation, AveragePool2d, BatchNorm, Bidirectional, Conv1d, Conv2d, Conv2dTranspose, Dense,
     Dropout, Embedding, Flatten, GlobalAveragePool2d, GlobalMaxPool2d, Gru, Layer, LayerNorm, Lstm,
@@ -79,8 +80,7 @@ pub use layers::{
 pub use loss_scale::LossScale;
 pub use metrics::Metric;
 pub use mode::{ChiefOps, Coordinated, Mode, Order, Replica, train_towers};
-pub use model::Model;
-pub use model_scope::{ModelScope, Phase};
+pub use model::{Model, Phase};
 pub use optimizer::{Optimizer, Rule};
 pub use optimizers::{Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Momentum, RmsProp, Sgd};
 pub use partition::{Parameter, Partitioner};

@@ -1,9 +1,12 @@
 //! Loss scaling, for gradients that are computed in 16 bits.
 
-use thalweg_graph::{Adjoint, IndexedSlices, NodeId, Output};
+use thalweg_api::{Graph, Operation, Output, tf};
 use thalweg_tensor::{DType, Result};
 
-use crate::{Initializer, ModelScope, Variable};
+use crate::gradient::Gradients;
+use crate::state::State;
+use crate::view::after;
+use crate::{Gradient, Initializer, Model};
 
 /// Loss scaling: the loss is multiplied by a factor before it is differentiated and the gradients
 /// are divided by it, so that small ones do not vanish in 16 bits. An update whose gradients are
@@ -28,100 +31,78 @@ impl LossScale {
         LossScale::Dynamic { initial: 32768.0, growth_steps: 2000 }
     }
 
-    /// The factor, as a float tensor.
-    pub(crate) fn factor(self, model: &mut ModelScope) -> Result<Output> {
+    /// The factor.
+    pub(crate) fn factor(self, model: &Model) -> Result<Output<f32>> {
         match self {
-            LossScale::Static(factor) => model.float(factor),
-            LossScale::Dynamic { initial, .. } => state(model, initial)?[0].read(model),
+            LossScale::Static(factor) => Ok(model.constant(factor)),
+            LossScale::Dynamic { initial, .. } => Ok(state(model, initial)?.0.read(model)),
         }
     }
 
     /// Adds the nodes that change the factor after an update that was made or skipped.
-    fn follow(self, model: &mut ModelScope, is_finite: Output) -> Result<Vec<NodeId>> {
+    fn follow(self, model: &Model, at: &Graph, is_finite: &Output<bool>) -> Result<Vec<Operation>> {
         let LossScale::Dynamic { initial, growth_steps } = self else { return Ok(Vec::new()) };
-        let [scale, steps] = state(model, initial)?;
-        let mut at = model.with_scope(model.after(&[is_finite.node]));
-        let (old, count) = (scale.read(&mut at)?, steps.read(&mut at)?);
-        let (none, one) = (at.number(DType::Int64, 0.0)?, at.number(DType::Int64, 1.0)?);
-        let count = at.add("AddV2", &[count, one])?;
-        let most = at.number(DType::Int64, f64::from(growth_steps))?;
-        let grows = at.add("GreaterEqual", &[count, most])?;
-        let (two, half, least) = (at.float(2.0)?, at.float(0.5)?, at.float(1.0)?);
-        let doubled = at.add("Mul", &[old, two])?;
-        let grown = at.add("SelectV2", &[grows, doubled, old])?;
-        let halved = at.add("Mul", &[old, half])?;
-        let halved = at.add("Maximum", &[halved, least])?;
-        let new = at.add("SelectV2", &[is_finite, grown, halved])?;
-        let begins_again = at.add("LogicalNot", &[is_finite])?;
-        let begins_again = at.add("LogicalOr", &[begins_again, grows])?;
-        let count = at.add("SelectV2", &[begins_again, none, count])?;
-        let set = |at: &mut ModelScope, of: &Variable, value| {
-            at.op("AssignVariableOp").inputs(&[of.handle, value]).build_node()
-        };
-        Ok(vec![set(&mut at, &scale, new)?, set(&mut at, &steps, count)?])
+        let (scale, steps) = state(model, initial)?;
+        let (is_finite, old) = (is_finite.within(at), scale.read(at));
+        let count = steps.read(at) + 1;
+        let grows = count.greater_equal(i64::from(growth_steps));
+        let grown = grows.select(&old * 2.0, &old);
+        let new = is_finite.select(&grown, (&old * 0.5).maximum(1.0));
+        let begins_again = is_finite.logical_not().logical_or(&grows);
+        let count = begins_again.select(0i64, &count);
+        Ok(vec![scale.assign(at, &new), steps.assign(at, &count)])
     }
 
     /// Adds what `change` adds for these gradients so that it runs only if all of them are finite;
     /// returns the nodes after which the update was made or skipped.
     pub(crate) fn guard(
         self,
-        model: &ModelScope,
-        gradients: &[(Variable, Adjoint)],
-        change: impl FnOnce(&[(Variable, Adjoint)]) -> Result<Vec<NodeId>>,
-    ) -> Result<Vec<NodeId>> {
-        let mut at = model.with_scope(model.child("loss_scale"));
-        let is_finite = all_finite(&mut at, gradients)?;
+        model: &Model,
+        gradients: &Gradients,
+        change: impl FnOnce(&Gradients) -> Result<Vec<Operation>>,
+    ) -> Result<Vec<Operation>> {
+        let at = model.scope("loss_scale");
+        let is_finite = all_finite(&at, gradients);
         // On the false branch the values are dead, and so is every node that needs one.
-        let mut guarded = Vec::with_capacity(gradients.len());
-        for (variable, adjoint) in gradients {
-            let mut beside = at.on(&variable.device);
-            let mut pass = |output: Output| {
-                Result::Ok(beside.op("Switch").inputs(&[output, is_finite]).build_all()?[1])
+        let guard = |(variable, gradient): &(crate::Variable, Gradient)| {
+            let beside = at.device(&variable.device);
+            let pass = |x: &Output<_>| tf::switch(x.within(&beside), &is_finite).1;
+            let guarded = match gradient {
+                Gradient::Dense(gradient) => Gradient::Dense(pass(gradient)),
+                Gradient::Sparse { values, indices, dense_shape } => Gradient::Sparse {
+                    values: pass(values),
+                    indices: pass(indices),
+                    dense_shape: dense_shape.clone(),
+                },
             };
-            let adjoint = match *adjoint {
-                Adjoint::Dense(gradient) => Adjoint::Dense(pass(gradient)?),
-                Adjoint::Sparse(rows) => Adjoint::Sparse(IndexedSlices {
-                    values: pass(rows.values)?,
-                    indices: pass(rows.indices)?,
-                    dense_shape: rows.dense_shape,
-                }),
-            };
-            guarded.push((variable.clone(), adjoint));
-        }
-        let changed = change(&guarded)?;
-        let branches = at.op("Switch").inputs(&[is_finite, is_finite]).build_all()?;
-        let made = at.op("Identity").name("made").input(branches[1]).after(&changed).build()?;
-        let skipped = at.op("Identity").name("skipped").input(branches[0]).build()?;
-        let either = at.op("Merge").inputs(&[made, skipped]).build_all()?[0];
-        let mut after = at.with_scope(at.after(&[either.node]));
-        let followed = self.follow(&mut after, is_finite)?;
-        Ok([vec![either.node], followed].concat())
+            (variable.clone(), guarded)
+        };
+        let changed = change(&gradients.iter().map(guard).collect())?;
+        let (skipped, made) = tf::switch(is_finite.within(&at), &is_finite);
+        let made = made.within(&after(&at, &changed)).named("made");
+        let either = tf::merge(&at, &[made, skipped.named("skipped")]).0.operation();
+        let followed =
+            self.follow(model, &after(&at, std::slice::from_ref(&either)), &is_finite)?;
+        Ok([vec![either], followed].concat())
     }
 }
 
 /// The variables of a dynamic factor: the factor, and the number of updates since it changed.
-fn state(model: &ModelScope, initial: f32) -> Result<[Variable; 2]> {
-    let first = Initializer::Constant(f64::from(initial));
-    let scale = model.top().counter("loss_scale", DType::Float, &[], &first)?;
-    let zero = Initializer::Zeros;
-    Ok([scale, model.top().counter("loss_scale_steps", DType::Int64, &[], &zero)?])
+fn state(model: &Model, initial: f32) -> Result<(State<f32>, State<i64>)> {
+    let (top, first) = (model.top(), Initializer::Constant(f64::from(initial)));
+    let scale = top.untrained("loss_scale", DType::Float, &[], &first)?;
+    let steps = top.untrained("loss_scale_steps", DType::Int64, &[], &Initializer::Zeros)?;
+    Ok((State::of(model, &scale), State::of(model, &steps)))
 }
 
 /// Whether all gradients are finite.
-fn all_finite(at: &mut ModelScope, gradients: &[(Variable, Adjoint)]) -> Result<Output> {
-    let mut all = Vec::with_capacity(gradients.len());
-    for (variable, adjoint) in gradients {
-        let values = match adjoint {
-            Adjoint::Dense(values) | Adjoint::Sparse(IndexedSlices { values, .. }) => *values,
-        };
-        let mut beside = at.on(&variable.device);
-        let finite = beside.add("IsFinite", &[values])?;
-        let flat = beside.ints(&[-1])?;
-        let finite = beside.add("Reshape", &[finite, flat])?;
-        let axis = beside.int(0)?;
-        all.push(beside.add("All", &[finite, axis])?);
-    }
-    let all = at.op("Pack").inputs(&all).build()?;
-    let axis = at.int(0)?;
-    at.add("All", &[all, axis])
+fn all_finite(at: &Graph, gradients: &Gradients) -> Output<bool> {
+    let all: Vec<Output<bool>> = gradients
+        .iter()
+        .map(|(variable, gradient)| {
+            let values = gradient.values().within(&at.device(&variable.device));
+            tf::all(tf::is_finite(values).reshape([-1]), 0)
+        })
+        .collect();
+    tf::all(tf::pack(at, &all), 0)
 }

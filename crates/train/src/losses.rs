@@ -3,12 +3,12 @@
 use std::panic::Location;
 
 use crate::model::concat;
-use thalweg_api::{NewOp, Output, TensorType, on_behalf_of};
-use thalweg_graph::Endpoint;
-use thalweg_tensor::{DType, Result};
+use thalweg_api::{NewOp, Output, TensorType, on_behalf_of, tf};
+use thalweg_tensor::DType;
 
-use crate::layers::{Table, lookup};
-use crate::{Model, ModelScope, Variable};
+use crate::Model;
+use crate::layers::Table;
+use crate::view::cast_to;
 
 /// Softmax cross entropy: `logits` has classes in its last dimension. `labels` are class indices
 /// (integers), or class probabilities of the same shape (floats).
@@ -137,84 +137,39 @@ pub struct Sampled {
     pub removes_hits: bool,
 }
 
-/// Logits of the true and of the sampled classes, each minus the logarithm of its expected count.
-/// Classes are sampled from a log-uniform (Zipfian) distribution, so frequent classes should have
-/// small indices.
-struct Candidates {
-    /// The logit of the true class, one per example.
-    right: Endpoint,
-    /// The logits of the sampled classes, a row per example.
-    drawn: Endpoint,
-}
-
 impl Sampled {
-    /// The logits of the true classes and those of the sampled ones; `None` if they could not be
-    /// added.
-    #[track_caller]
-    fn outputs<L: TensorType>(
+    /// Logits of the true classes, one per example, and of the sampled ones, a row per example, each
+    /// minus the logarithm of its expected count. Classes are sampled from a log-uniform (Zipfian)
+    /// distribution, so frequent classes should have small indices.
+    fn logits<L: TensorType>(
         self,
         model: &Model,
         (weights, biases): (&Table, &Table),
         (inputs, labels): (&Output<f32>, &Output<L>),
-    ) -> Option<(Output<f32>, Output<f32>)> {
-        let (inputs, labels) = (model.endpoint_of(inputs)?, model.endpoint_of(labels)?);
-        if weights.parts.is_empty() || biases.parts.is_empty() {
-            return None;
+    ) -> (Output<f32>, Output<f32>) {
+        if !weights.is_of(model) || !biases.is_of(model) {
+            return (model.poisoned(), model.poisoned());
         }
-        let mut scope = model.as_scope();
-        let found = model.graph().build(|_| {
-            self.candidates(&mut scope, &weights.parts, &biases.parts, (inputs, labels))
-        })?;
-        Some((model.output(found.right), model.output(found.drawn)))
-    }
-
-    fn candidates(
-        self,
-        model: &mut ModelScope,
-        weights: &[Variable],
-        biases: &[Variable],
-        (inputs, labels): (Endpoint, Endpoint),
-    ) -> Result<Candidates> {
-        let column = model.ints(&[-1, 1])?;
-        let labels = model.cast(labels, DType::Int64)?;
-        let labels_column = model.add("Reshape", &[labels, column])?;
+        let inputs = inputs.within(model);
+        let labels: Output<i64> = cast_to(&labels.within(model), DType::Int64).typed();
+        let column = labels.reshape([-1, 1]);
         let (seed, seed2) = model.next_seeds();
-        let node = model.op("LogUniformCandidateSampler").input(labels_column);
-        let node = node.attr("num_true", 1i64).attr("num_sampled", self.count as i64);
-        let node = node.attr("unique", true).attr("range_max", self.classes as i64);
-        let sampled = node.attr("seed", seed).attr("seed2", seed2).build_all()?;
-        let [drawn, right_count, drawn_count] = [sampled[0], sampled[1], sampled[2]];
-
-        let flat = model.ints(&[-1])?;
-        let flat_labels = model.add("Reshape", &[labels, flat])?;
-        let right_rows = lookup(model, weights, flat_labels)?;
-        let right_bias = lookup(model, biases, flat_labels)?;
-        let product = model.add("Mul", &[inputs, right_rows])?;
-        let axis = model.ints(&[1])?;
-        let dots = model.add("Sum", &[product, axis])?;
-        let right_bias = model.add("Reshape", &[right_bias, flat])?;
-        let right = model.add("AddV2", &[dots, right_bias])?;
-        let expected = model.add("Reshape", &[right_count, flat])?;
-        let expected = model.add("Log", &[expected])?;
-        let right = model.add("Sub", &[right, expected])?;
-
-        let drawn_rows = lookup(model, weights, drawn)?;
-        let drawn_bias = lookup(model, biases, drawn)?;
-        let node = model.op("MatMul").inputs(&[inputs, drawn_rows]).attr("transpose_b", true);
-        let scores = node.build()?;
-        let drawn_bias = model.add("Reshape", &[drawn_bias, flat])?;
-        let scores = model.add("AddV2", &[scores, drawn_bias])?;
-        let expected = model.add("Log", &[drawn_count])?;
-        let mut scores = model.add("Sub", &[scores, expected])?;
+        let sampler = tf::LogUniformCandidateSampler::new().seed(seed).seed2(seed2);
+        let (drawn, right_count, drawn_count) =
+            sampler.build(&column, 1, self.count as i64, true, self.classes as i64);
+        // Inputs are multiplied by each row of weights alone, or by all of them.
+        let flat = labels.reshape([-1]);
+        let bias = |classes: &Output<i64>| biases.lookup(model, classes).reshape([-1]);
+        let dots = (&inputs * weights.lookup(model, &flat)).sum_axes([1]);
+        let right = dots + bias(&flat) - right_count.reshape([-1]).log();
+        let scores =
+            tf::MatMul::new().transpose_b(true).build(&inputs, weights.lookup(model, &drawn));
+        let mut scores = scores + bias(&drawn) - drawn_count.log();
         if self.removes_hits {
             // Whether the sampled class of a column equals the true class of a row.
-            let row = model.ints(&[1, -1])?;
-            let drawn_row = model.add("Reshape", &[drawn, row])?;
-            let hits = model.add("Equal", &[labels_column, drawn_row])?;
-            let low = model.float(-1e30)?;
-            scores = model.add("SelectV2", &[hits, low, scores])?;
+            scores = column.equal(drawn.reshape([1, -1])).select(-1e30f32, &scores);
         }
-        Ok(Candidates { right, drawn: scores })
+        (right, scores)
     }
 }
 
@@ -228,10 +183,7 @@ pub fn sampled_softmax<L: TensorType>(
     sampled: Sampled,
 ) -> Output<f32> {
     on_behalf_of(Location::caller(), || {
-        let Some((right, drawn)) = sampled.outputs(model, (weights, biases), (inputs, labels))
-        else {
-            return model.poisoned();
-        };
+        let (right, drawn) = sampled.logits(model, (weights, biases), (inputs, labels));
         let scores = concat(&[&right.expand_dims(1i32), &drawn], 1);
         scores.softmax_cross_entropy(right.zeros_like().cast::<i64>()).mean()
     })
@@ -246,10 +198,7 @@ pub fn nce<L: TensorType>(
     sampled: Sampled,
 ) -> Output<f32> {
     on_behalf_of(Location::caller(), || {
-        let Some((right, drawn)) = sampled.outputs(model, (weights, biases), (inputs, labels))
-        else {
-            return model.poisoned();
-        };
+        let (right, drawn) = sampled.logits(model, (weights, biases), (inputs, labels));
         // Sigmoid cross entropy with labels 1 and 0.
         let rest = |x: &Output<f32>| (-x.abs()).exp().log1p();
         let of_right = right.relu() - &right + rest(&right);

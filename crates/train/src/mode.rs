@@ -14,11 +14,14 @@ mod sync;
 mod tokens;
 mod towers;
 
-use thalweg_api::Output;
-use thalweg_graph::{Adjoint, NodeId};
+use std::panic::Location;
+
+use thalweg_api::{Operation, Output, on_behalf_of};
 use thalweg_tensor::{Result, Tensor, ensure, err};
 
-use crate::{Model, ModelScope, Optimizer, RunSteps, Variable};
+use crate::gradient::Gradients;
+use crate::state::State;
+use crate::{Model, Optimizer, RunSteps};
 
 pub(crate) use ledger::Ledger;
 pub use towers::train_towers;
@@ -112,6 +115,7 @@ impl Mode {
 
     /// Adds the training step of one worker: to a graph of its own or, called once per worker with
     /// the same model, to one graph of all workers.
+    #[track_caller]
     pub fn minimize(
         self,
         model: &Model,
@@ -119,21 +123,34 @@ impl Mode {
         loss: &Output<f32>,
         replica: Replica,
     ) -> Result<Coordinated> {
-        // A loss of another graph is a mistake of this one.
-        let _ = model.endpoint_of(loss);
-        model.check()?;
-        let model = &mut model.as_scope();
-        let gradients = optimizer.whole_gradients(model, loss.endpoint()?)?;
-        self.apply(model, optimizer, &gradients, (replica, None))
+        on_behalf_of(Location::caller(), || {
+            // A loss of another graph is a mistake of this one.
+            let _ = model.endpoint_of(loss);
+            model.check()?;
+            let gradients = optimizer.whole_gradients(model, loss)?;
+            self.apply(model, optimizer, &gradients, (replica, None))
+        })
     }
 
     /// As [`Mode::minimize`], for gradients that are not clipped yet, with the samples of each
     /// update recorded in the lease table.
     pub(crate) fn apply(
         self,
-        model: &mut ModelScope,
+        model: &Model,
         optimizer: &Optimizer,
-        gradients: &[(Variable, Adjoint)],
+        gradients: &Gradients,
+        terms: (Replica, Option<&Ledger>),
+    ) -> Result<Coordinated> {
+        let coordinated = self.added(model, optimizer, gradients, terms);
+        model.check()?;
+        coordinated
+    }
+
+    fn added(
+        self,
+        model: &Model,
+        optimizer: &Optimizer,
+        gradients: &Gradients,
         (replica, ledger): (Replica, Option<&Ledger>),
     ) -> Result<Coordinated> {
         let Replica { index, count } = replica;
@@ -146,9 +163,9 @@ impl Mode {
             Mode::Async => {
                 let step = match ledger {
                     Some(ledger) => ledger.apply(model, optimizer, gradients)?,
-                    None => optimizer.clip_and_apply(model, gradients)?,
+                    None => optimizer.clip_and_apply(model, gradients),
                 };
-                Coordinated::of(model, step)
+                Coordinated::of(model, &step)
             }
             Mode::Sync { order } => {
                 let terms = sync::Terms { needed: count, order, ledger };
@@ -177,12 +194,12 @@ impl Mode {
 
 impl Coordinated {
     /// A step without synchronization.
-    fn of(model: &mut ModelScope, step: NodeId) -> Result<Coordinated> {
-        let count = model.global_step()?;
-        let global_step = count.read(&mut model.on(&count.device))?;
+    fn of(model: &Model, step: &Operation) -> Result<Coordinated> {
+        let count = model.step_counter()?;
+        let global_step = State::<i64>::of(model, &count).read(&model.device(&count.device));
         Ok(Coordinated {
-            step: model.node_name(step),
-            global_step: model.name_of(global_step),
+            step: step.name()?,
+            global_step: global_step.name()?,
             used: None,
             start_worker: None,
             leave: None,
@@ -210,6 +227,6 @@ impl Coordinated {
 }
 
 /// The device of the shared synchronization state: that of the global step.
-fn home(model: &ModelScope) -> Result<String> {
-    Ok(model.global_step()?.device)
+fn home(model: &Model) -> Result<String> {
+    Ok(model.step_counter()?.device)
 }

@@ -1,16 +1,36 @@
 //! A graph with the variables of layers.
 
+mod variables;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::panic::Location;
+use std::rc::Rc;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use thalweg_api::{
     self as api, Any, Graph, NewOp, Operation, Output, Registry, TensorType, on_behalf_of, tf,
 };
 use thalweg_formats::events::summary::text_metadata;
-use thalweg_graph::Endpoint;
-use thalweg_tensor::{DType, Result, Tensor, err};
+use thalweg_tensor::{DType, Tensor, err};
 
-use crate::{Initializer, ModelScope, Partitioner, Phase, Placement, Variable};
+use crate::placement::Placer;
+use crate::state::State;
+use crate::view::cast_to;
+use crate::{Initializer, Parameter, Partitioner, Placement};
+use variables::Shared;
+pub(crate) use variables::{NewLocal, slot, slot_like};
+
+/// What a network is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Dropout is applied; normalizations use batch statistics and update moving averages.
+    Training,
+    /// Inference.
+    Inference,
+}
 
 /// A graph with the variables of layers; it derefs to [`Graph`].
 ///
@@ -19,9 +39,20 @@ use crate::{Initializer, ModelScope, Partitioner, Phase, Placement, Variable};
 /// second time finds the variables of the first.
 ///
 /// Nothing returns a `Result`: mistakes are kept with their source lines, as in [`Graph`].
+#[derive(Clone)]
 pub struct Model {
+    /// The view that nodes are added to.
     graph: Graph,
-    scope: ModelScope,
+    phase: Phase,
+    /// The prefix of variable names.
+    path: String,
+    /// How parameters of layers are partitioned; `None` for not at all.
+    partitioner: Option<Partitioner>,
+    /// The dtype of products in layers, if it is not float.
+    compute: Option<DType>,
+    /// How often each layer name was used in this view.
+    names: Rc<RefCell<BTreeMap<String, u32>>>,
+    shared: Arc<Mutex<Shared>>,
 }
 
 impl Default for Model {
@@ -35,12 +66,6 @@ impl Deref for Model {
 
     fn deref(&self) -> &Graph {
         &self.graph
-    }
-}
-
-impl From<ModelScope> for Model {
-    fn from(scope: ModelScope) -> Model {
-        Model { graph: scope.graph(), scope }
     }
 }
 
@@ -58,7 +83,15 @@ impl Model {
     /// The model of a graph, in the name scope of this view: it has the graph's variables, and
     /// sessions of the graph initialize those that it adds.
     pub fn of(graph: &Graph) -> Model {
-        ModelScope::of(graph).into()
+        Model {
+            shared: graph.extension(Mutex::<Shared>::default),
+            phase: Phase::Training,
+            path: graph.as_scope().prefix().to_owned(),
+            partitioner: None,
+            compute: None,
+            names: Rc::default(),
+            graph: graph.clone(),
+        }
     }
 
     /// The graph, as the view that nodes of this model are added to.
@@ -66,41 +99,59 @@ impl Model {
         &self.graph
     }
 
-    /// The model for code that adds nodes by the names of their ops.
-    pub fn as_scope(&self) -> ModelScope {
-        self.scope.with_scope(self.graph.as_scope().clone())
+    /// The same model with nodes in another view of its graph.
+    pub(crate) fn at(&self, graph: Graph) -> Model {
+        Model { graph, ..self.clone() }
     }
 
     /// The same model for inference: a network built here finds its variables.
     #[must_use]
     pub fn inference(&self) -> Model {
-        self.scope.inference().into()
+        let names = Rc::default();
+        Model { phase: Phase::Inference, names, ..self.at(self.scope("inference")) }
     }
 
     /// The same model on another device (a tower): a network built here finds its variables and is
     /// built for training.
     #[must_use]
     pub fn tower(&self, device: &str) -> Model {
-        self.scope.tower(device).into()
+        Model { names: Rc::default(), ..self.at(self.scope("tower").device(device)) }
     }
 
     /// The same model with nodes on `device`.
     #[must_use]
     pub fn on(&self, device: &str) -> Model {
-        self.scope.on(device).into()
+        self.at(self.device(device))
+    }
+
+    /// This model without a prefix for variable names.
+    #[must_use]
+    pub fn top(&self) -> Model {
+        Model { path: String::new(), ..self.clone() }
     }
 
     /// A part of the model: names of nodes and variables get its name as prefix, with a number from
     /// the second part of this name on.
     #[must_use]
     pub fn layer(&self, name: &str) -> Model {
-        self.scope.layer(name).into()
+        let full = self.full_name(name);
+        let count = {
+            let mut names = self.names.borrow_mut();
+            let count = names.entry(full.clone()).or_insert(0);
+            *count += 1;
+            *count - 1
+        };
+        let numbered =
+            |base: &str| if count == 0 { base.into() } else { format!("{base}_{count}") };
+        let path = format!("{}/", numbered(&full));
+        Model { path, ..self.at(self.scope(&numbered(name))) }
     }
 
-    /// The same model with parameters of layers partitioned, each partition placed on its own.
+    /// The same model with parameters of layers partitioned, each partition placed on its own. Only
+    /// parameters that are added later are partitioned; [`Model::counter`]s are not.
     #[must_use]
     pub fn partitioned(&self, partitioner: Partitioner) -> Model {
-        self.scope.partitioned(partitioner).into()
+        Model { partitioner: Some(partitioner), ..self.clone() }
     }
 
     /// The same model with products and convolutions of layers computed in this dtype, [`DType::Half`]
@@ -108,13 +159,14 @@ impl Model {
     /// float.
     #[must_use]
     pub fn mixed_precision(&self, dtype: DType) -> Model {
-        self.scope.compute_in(dtype).into()
+        Model { compute: Some(dtype), ..self.clone() }
     }
 
     /// Sets the placement of variables that are added from now on.
     #[must_use]
     pub fn place(self, placement: Placement) -> Model {
-        self.scope.place(placement).into()
+        self.shared.lock().placer = Placer::new(placement);
+        self
     }
 
     /// Sets the seed of random ops that are added from now on.
@@ -126,26 +178,16 @@ impl Model {
 
     /// What the model is built for.
     pub fn phase(&self) -> Phase {
-        self.scope.phase()
-    }
-
-    /// All variables, in the order in which they were added: those of layers, the slots of
-    /// optimizers, and counters.
-    pub fn variables(&self) -> Vec<Variable> {
-        self.graph.variables()
-    }
-
-    /// The trainable variables.
-    pub fn trainable(&self) -> Vec<Variable> {
-        self.scope.trainable()
+        self.phase
     }
 
     /// The value of the variable with this full name; a mistake if there is none.
     #[track_caller]
     pub fn value_of<T: TensorType>(&self, name: &str) -> Output<T> {
-        self.build(|model| match model.find(name) {
-            Some(variable) => variable.read(&mut model.top()),
-            None => Err(err!(NotFound, "the model has no variable '{name}'")),
+        let missing = || err!(NotFound, "the model has no variable '{name}'");
+        on_behalf_of(Location::caller(), || {
+            let found = self.build(|_| self.find(name).ok_or_else(missing));
+            found.map_or_else(|| self.poisoned(), |variable| State::of(self, &variable).read(self))
         })
     }
 
@@ -153,10 +195,13 @@ impl Model {
     /// [`Model::partitioned`], its partitions are concatenated.
     #[track_caller]
     pub fn parameter(&self, name: &str, dims: &[usize], first: &Initializer) -> Output<f32> {
-        self.build(|model| {
-            let parameter = model.parameter(name, dims, first)?;
-            parameter.read(model)
-        })
+        self.parameter_parts(name, dims, first).read(self)
+    }
+
+    /// As [`Model::parameter`], as the variables that hold it; none if it could not be added.
+    #[track_caller]
+    pub fn parameter_parts(&self, name: &str, dims: &[usize], first: &Initializer) -> Parameter {
+        self.build(|_| self.parts(name, dims, first)).unwrap_or_default()
     }
 
     /// A variable of this layer that is not trainable: found, or added with this initializer.
@@ -167,41 +212,52 @@ impl Model {
         dims: &[usize],
         first: &Initializer,
     ) -> api::Variable<T> {
-        let found = self.graph.build(|_| {
+        let found = self.build(|_| {
             let dtype = api::known_dtype::<T>("counter")?;
-            self.scope.counter(name, dtype, dims, first)
+            self.untrained(name, dtype, dims, first)
         });
-        self.graph.existing_variable(found)
+        self.existing_variable(found)
     }
 
     /// Adds a regularization term to the loss; one of this name counts once, however often the
     /// network is built.
     #[track_caller]
     pub fn add_penalty(&self, name: &str, penalty: &Output<f32>) {
-        if let Some(at) = self.graph.endpoint_of(penalty) {
-            self.scope.add_penalty(name, at);
+        let Some(at) = self.endpoint_of(penalty) else { return };
+        let mut shared = self.shared.lock();
+        if shared.penalties.iter().all(|(other, _)| other != name) {
+            shared.penalties.push((name.to_owned(), at));
         }
+    }
+
+    /// `loss` plus all regularization terms.
+    pub(crate) fn with_penalties(&self, loss: &Output<Any>) -> Output<Any> {
+        let penalties = self.shared.lock().penalties.clone();
+        if penalties.is_empty() {
+            return loss.clone();
+        }
+        let penalties = penalties.into_iter().map(|(_, at)| self.output(at));
+        let terms: Vec<Output<Any>> = std::iter::once(loss.clone()).chain(penalties).collect();
+        tf::add_n(self, &terms)
     }
 
     /// A name with the prefix of this layer.
     pub fn full_name(&self, name: &str) -> String {
-        self.scope.full_name(name)
+        format!("{}{name}", self.path)
     }
 
     /// The number of updates.
     #[track_caller]
     pub fn global_step(&self) -> Output<i64> {
-        self.build(|model| {
-            let step = model.global_step()?;
-            step.read(model)
-        })
+        let step = self.build(|_| self.step_counter());
+        step.map_or_else(|| self.poisoned(), |step| State::of(self, &step).read(self))
     }
 
     /// Makes training steps run this too.
     #[track_caller]
     pub fn add_update(&self, update: &Operation) {
-        if let Some(node) = self.graph.node_id_of(update) {
-            self.scope.add_update(node);
+        if let Some(node) = self.node_id_of(update) {
+            self.shared.lock().updates.push(node);
         }
     }
 
@@ -209,27 +265,23 @@ impl Model {
     /// is not known.
     #[track_caller]
     pub fn features<T: TensorType>(&self, x: &Output<T>) -> Option<usize> {
-        let at = self.graph.endpoint_of(x)?;
-        let model = self.as_scope();
-        self.graph.build(|_| model.features(at))
+        self.endpoint_of(x)?;
+        let shape = x.shape();
+        let last = shape.dims().and_then(|dims| dims.last().copied().flatten());
+        self.build(|_| {
+            last.ok_or_else(|| {
+                err!(
+                    InvalidArgument,
+                    "the last dimension of '{}' is not known ({shape:?}), so a layer cannot be sized",
+                    x.name().unwrap_or_default()
+                )
+            })
+        })
     }
 
     /// A handle of a tensor that could not be added.
     pub fn poisoned<T: TensorType>(&self) -> Output<T> {
-        Output::poisoned(&self.graph)
-    }
-
-    /// The tensor that `add` adds; its error is a mistake.
-    #[track_caller]
-    pub(crate) fn build<T: TensorType>(
-        &self,
-        add: impl FnOnce(&mut ModelScope) -> Result<Endpoint>,
-    ) -> Output<T> {
-        let mut model = self.as_scope();
-        match self.graph.build(|_| add(&mut model)) {
-            Some(at) => self.graph.output(at),
-            None => Output::poisoned(&self.graph),
-        }
+        Output::poisoned(self)
     }
 }
 
@@ -270,22 +322,24 @@ impl Model {
     /// All summaries merged into one serialized `Summary`; `None` if there are none.
     /// `EventWriter::write_summary` takes the fetched value.
     pub fn summaries(&self) -> Option<Output<String>> {
-        let merged = self.graph.build(|_| self.as_scope().summaries())??;
-        Some(self.graph.output(merged))
+        let all = self.shared.lock().summaries.clone();
+        let all: Vec<Output<String>> = all.into_iter().map(|(_, at)| self.output(at)).collect();
+        (!all.is_empty()).then(|| tf::merge_summary(&self.scope("summaries"), &all))
     }
 
     #[track_caller]
     fn summary<'a>(&self, tag: &str, build: impl FnOnce(&Graph, Output<String>) -> NewOp<'a>) {
-        let full = self.scope.full_name(tag);
-        if self.phase() == Phase::Inference || self.scope.has_summary(&full) {
+        let full = self.full_name(tag);
+        let has = |tag: &str| self.shared.lock().summaries.iter().any(|(other, _)| other == tag);
+        if self.phase == Phase::Inference || has(&full) {
             return;
         }
         on_behalf_of(Location::caller(), || {
-            let summaries = self.graph.scope("summaries");
+            let summaries = self.scope("summaries");
             let tag = summaries.constant::<String>(full.as_str());
             let summary: Output<String> = build(&summaries, tag).output();
             if let Ok(at) = summary.endpoint() {
-                self.scope.keep_summary(full, at);
+                self.shared.lock().summaries.push((full, at));
             }
         });
     }
@@ -297,13 +351,10 @@ pub(crate) fn in_compute_dtype(
     (a, b): (&Output<f32>, &Output<f32>),
     product: impl FnOnce(&Output<Any>, &Output<Any>) -> Output<Any>,
 ) -> Output<f32> {
-    let Some(dtype) = model.scope.compute_dtype() else {
+    let Some(dtype) = model.compute else {
         return product(&a.any(), &b.any()).typed();
     };
-    let cast = |x: &Output<f32>| -> Output<Any> {
-        NewOp::new(x.graph(), "Cast").input(x).attr("DstT", dtype).output()
-    };
-    product(&cast(a), &cast(b)).cast::<f32>()
+    product(&cast_to(a, dtype), &cast_to(b, dtype)).cast::<f32>()
 }
 
 /// The tensors, of which there is at least one, joined along an existing axis.

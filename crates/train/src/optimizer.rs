@@ -4,11 +4,18 @@ mod rule;
 
 pub use rule::Rule;
 
-use thalweg_graph::{Adjoint, GradientOptions, IndexedSlices, NodeId, Output, connected_gradients};
-use thalweg_tensor::{DType, Result, ensure};
+use std::panic::Location;
 
-use crate::{Clip, Initializer, LossScale, ModelScope, Rate, Variable};
-use rule::Part;
+use thalweg_api::{Any, Graph, NewOp, Operation, Output, TensorType, on_behalf_of, tf};
+use thalweg_graph::{GradientOptions, connected_gradients};
+use thalweg_tensor::{DType, Result, ensure, err};
+
+use crate::gradient::Gradients;
+use crate::model::slot;
+use crate::state::State;
+use crate::view::{after, cast_to, like, number};
+use crate::{Clip, Gradient, Initializer, LossScale, Model, Rate, Variable};
+use rule::{Part, Recipe};
 
 /// An update rule with a learning rate, gradient clipping and weight decay.
 #[derive(Clone, Debug)]
@@ -97,105 +104,102 @@ impl Optimizer {
     }
 
     /// Adds a training step: the gradients of `loss` and of the regularization terms by all
-    /// trainable variables, their updates, the model's updates, and the increment of `global_step`.
-    pub fn minimize(&self, model: &mut ModelScope, loss: Output) -> Result<NodeId> {
-        let gradients = self.gradients(model, loss)?;
-        self.apply(model, &gradients)
+    /// trainable variables of its graph, their updates, the model's updates, and the increment of
+    /// `global_step`.
+    #[track_caller]
+    #[must_use = "a step runs it as a target"]
+    pub fn minimize<T: TensorType>(&self, loss: &Output<T>) -> Operation {
+        let model = Model::of(loss.graph());
+        self.apply(&model, &self.gradients(&model, loss))
     }
 
     /// The clipped gradients of `loss` and of the regularization terms by the trainable variables
-    /// that they depend on.
-    pub fn gradients(
-        &self,
-        model: &mut ModelScope,
-        loss: Output,
-    ) -> Result<Vec<(Variable, Adjoint)>> {
-        let gradients = self.whole_gradients(model, loss)?;
-        self.clipped(model, gradients, |model, _| model.with_scope((**model).clone()))
+    /// that they depend on; none, and a mistake, if there is no such variable.
+    #[track_caller]
+    pub fn gradients<T: TensorType>(&self, model: &Model, loss: &Output<T>) -> Gradients {
+        on_behalf_of(Location::caller(), || {
+            let gradients = model.build(|_| self.whole_gradients(model, loss)).unwrap_or_default();
+            self.clipped(model, gradients, |_| model.graph().clone())
+        })
+    }
+
+    /// Adds the nodes that apply these gradients, the model's updates, and the increment of
+    /// `global_step`.
+    #[track_caller]
+    pub fn apply(&self, model: &Model, gradients: &Gradients) -> Operation {
+        if gradients.is_empty() {
+            // None, since they could not be computed, or none were given.
+            if model.check().is_ok() {
+                let error = err!(InvalidArgument, "there are no gradients to apply");
+                model.record(Location::caller(), error);
+            }
+            return Operation::poisoned(model);
+        }
+        on_behalf_of(Location::caller(), || {
+            let changed = model.build(|_| self.change_all(model, gradients));
+            changed.map_or_else(|| Operation::poisoned(model), |changed| model.train_step(changed))
+        })
     }
 
     /// As [`Optimizer::apply`], for gradients that are not clipped yet.
-    pub(crate) fn clip_and_apply(
-        &self,
-        model: &mut ModelScope,
-        gradients: &[(Variable, Adjoint)],
-    ) -> Result<NodeId> {
-        let here = |model: &ModelScope, _: &Variable| model.with_scope((**model).clone());
-        let gradients = self.clipped(model, gradients.to_vec(), here)?;
+    #[track_caller]
+    pub(crate) fn clip_and_apply(&self, model: &Model, gradients: &Gradients) -> Operation {
+        let gradients = self.clipped(model, gradients.clone(), |_| model.graph().clone());
         self.apply(model, &gradients)
     }
 
-    /// Clipped gradients, computed on the device that `place` returns for each variable.
+    /// Clipped gradients, each computed in the view that `place` returns for its variable.
     pub(crate) fn clipped(
         &self,
-        model: &ModelScope,
-        gradients: Vec<(Variable, Adjoint)>,
-        place: impl Fn(&ModelScope, &Variable) -> ModelScope,
-    ) -> Result<Vec<(Variable, Adjoint)>> {
+        view: &Graph,
+        gradients: Gradients,
+        place: impl Fn(&Variable) -> Graph,
+    ) -> Gradients {
         match self.clip {
-            Some(clip) => clip.build(model, &gradients, place),
-            None => Ok(gradients),
+            Some(clip) if !gradients.is_empty() => clip.apply(view, &gradients, place),
+            _ => gradients,
         }
     }
 
     /// As [`Optimizer::gradients`], before clipping: a mean of several gradients is clipped as a
     /// whole.
-    pub(crate) fn whole_gradients(
+    pub(crate) fn whole_gradients<T: TensorType>(
         &self,
-        model: &mut ModelScope,
-        loss: Output,
-    ) -> Result<Vec<(Variable, Adjoint)>> {
-        let mut loss = model.with_penalties(loss)?;
+        model: &Model,
+        loss: &Output<T>,
+    ) -> Result<Gradients> {
+        let mut loss = model.with_penalties(&loss.any().within(model));
         let scale = self.loss_scale.map(|scale| scale.factor(model)).transpose()?;
-        if let Some(scale) = scale {
-            let dtype = model.dtype(loss);
-            let factor = model.cast(scale, dtype)?;
-            loss = model.add("Mul", &[loss, factor])?;
+        if let (Some(scale), Some(dtype)) = (&scale, loss.dtype()) {
+            loss = loss * cast_to(scale, dtype);
         }
-        let variables = model.trainable();
-        let handles: Vec<Output> = variables.iter().map(|variable| variable.handle).collect();
-        let found = connected_gradients(model, &[loss], &handles, &GradientOptions::default())?;
+        let (variables, at) = (model.trainable(), loss.endpoint()?);
+        let handles: Vec<_> = variables.iter().map(|variable| variable.handle).collect();
+        let mut scope = model.as_scope().clone();
+        let found = connected_gradients(&mut scope, &[at], &handles, &GradientOptions::default())?;
         let found = variables.into_iter().zip(found);
-        let found: Vec<_> = found.filter_map(|(v, adjoint)| Some((v, adjoint?))).collect();
+        let found = found.filter_map(|(v, adjoint)| Some((v, Gradient::of(model, adjoint?))));
+        let found: Gradients = found.collect();
         ensure!(
             !found.is_empty(),
             InvalidArgument,
             "the loss '{}' depends on no trainable variable",
-            model.name_of(loss)
+            loss.name()?
         );
         let Some(scale) = scale else { return Ok(found) };
-        let unscale = |(variable, adjoint): (Variable, Adjoint)| {
-            let scale = model.cast(scale, variable.dtype)?;
-            let adjoint = match adjoint {
-                Adjoint::Dense(values) => Adjoint::Dense(model.add("RealDiv", &[values, scale])?),
-                Adjoint::Sparse(rows) => Adjoint::Sparse(IndexedSlices {
-                    values: model.add("RealDiv", &[rows.values, scale])?,
-                    ..rows
-                }),
-            };
-            Ok((variable, adjoint))
+        let unscale = |(variable, gradient): (Variable, Gradient)| {
+            let values = gradient.values() / cast_to(&scale, variable.dtype);
+            (variable, gradient.with_values(values))
         };
-        found.into_iter().map(unscale).collect()
-    }
-
-    /// Adds the nodes that apply these gradients, the model's updates, and the increment of
-    /// `global_step`.
-    pub fn apply(
-        &self,
-        model: &mut ModelScope,
-        gradients: &[(Variable, Adjoint)],
-    ) -> Result<NodeId> {
-        let mut last = self.change_all(model, gradients)?;
-        last.extend(model.updates());
-        model.op("NoOp").name("train_step").after(&last).build_node()
+        Ok(found.into_iter().map(unscale).collect())
     }
 
     /// As [`Optimizer::apply`], without the model's updates; returns the nodes that must have run.
     pub(crate) fn change_all(
         &self,
-        model: &ModelScope,
-        gradients: &[(Variable, Adjoint)],
-    ) -> Result<Vec<NodeId>> {
+        model: &Model,
+        gradients: &Gradients,
+    ) -> Result<Vec<Operation>> {
         match self.loss_scale {
             Some(scale) => {
                 scale.guard(model, gradients, |gradients| self.change_each(model, gradients))
@@ -204,214 +208,185 @@ impl Optimizer {
         }
     }
 
-    fn change_each(
-        &self,
-        model: &ModelScope,
-        gradients: &[(Variable, Adjoint)],
-    ) -> Result<Vec<NodeId>> {
-        let mut train = model.with_scope(model.child("train"));
-        let step = model.global_step()?;
-        let now = step.read(&mut train)?;
-        let rate = self.rate.build(&mut train, now)?;
+    fn change_each(&self, model: &Model, gradients: &Gradients) -> Result<Vec<Operation>> {
+        let train = model.at(model.scope("train"));
+        let counter = model.step_counter()?;
+        let steps = State::<i64>::of(&train, &counter);
+        let step = steps.read(&train);
+        let rate = self.rate.build(&train, &step)?;
         let powers = self.powers(&train)?;
-        let settings = Settings { rate, step: now, powers: &powers };
-        let mut changes = Vec::with_capacity(gradients.len());
-        for (variable, adjoint) in gradients {
-            let beside = train.on(&variable.device);
+        let settings = Settings { rate, step, powers };
+        let mut last = Vec::with_capacity(gradients.len());
+        for (variable, gradient) in gradients {
+            let beside = train.device(&variable.device);
             // Not before the gradient is there: it is that of the whole weights.
-            let gradient = match adjoint {
-                Adjoint::Dense(gradient) => vec![gradient.node],
-                Adjoint::Sparse(rows) => vec![rows.values.node, rows.indices.node],
-            };
-            let mut ready = beside.with_scope(beside.after(&gradient));
-            let decay = self.decay(&mut ready, variable, rate)?;
-            let mut after = beside.with_scope(beside.after(&decay));
-            changes.push(self.change(&mut after, variable, *adjoint, &settings)?);
+            let ready = after(&beside, &gradient.operations());
+            let decay = self.decay(&ready, variable, &settings.rate);
+            let update = Update { at: after(&beside, &decay), variable, settings: &settings };
+            last.push(self.change(&update, gradient)?);
         }
-        let mut after = train.with_scope(train.after(&changes));
-        let mut last = changes.clone();
-        for (power, beta) in &powers {
-            let value = power.read(&mut after)?;
-            let beta = after.float(*beta as f32)?;
-            let value = after.add("Mul", &[value, beta])?;
-            let node = after.op("AssignVariableOp").inputs(&[power.handle, value]);
-            last.push(node.build_node()?);
+        let then = after(&train, &last);
+        for (power, beta) in &settings.powers {
+            last.push(power.assign(&then, power.read(&then) * *beta as f32));
         }
-        let mut counting = after.on(&step.device);
-        let one = counting.number(DType::Int64, 1.0)?;
-        let node = counting.op("AssignAddVariableOp").inputs(&[step.handle, one]);
-        last.push(node.build_node()?);
+        last.push(steps.assign_add(&then.device(&counter.device), 1));
         Ok(last)
     }
 
     /// Powers of the betas, which Adam and Adamax keep once for all variables.
-    fn powers(&self, model: &ModelScope) -> Result<Vec<(Variable, f64)>> {
-        let top = |name: &str, beta: f64| -> Result<(Variable, f64)> {
+    fn powers(&self, model: &Model) -> Result<Vec<(State<f32>, f64)>> {
+        let power = |(name, beta): (&str, f64)| {
             let first = Initializer::Constant(beta);
-            Ok((model.top().counter(name, DType::Float, &[], &first)?, beta))
+            let power = model.top().untrained(name, DType::Float, &[], &first)?;
+            Ok((State::of(model, &power), beta))
         };
-        let names = ["beta1_power", "beta2_power"];
-        self.rule.betas().iter().zip(names).map(|(beta, name)| top(name, *beta)).collect()
+        ["beta1_power", "beta2_power"].into_iter().zip(self.rule.betas()).map(power).collect()
     }
 
     /// Adds weight decay; none if the rule has no decay.
-    fn decay(
-        &self,
-        model: &mut ModelScope,
-        variable: &Variable,
-        rate: Output,
-    ) -> Result<Vec<NodeId>> {
+    fn decay(&self, at: &Graph, variable: &Variable, rate: &Output<f32>) -> Vec<Operation> {
         if self.weight_decay == 0.0 {
-            return Ok(Vec::new());
+            return Vec::new();
         }
-        let value = variable.read(model)?;
-        let part = model.float(self.weight_decay as f32)?;
-        let part = model.add("Mul", &[part, rate])?;
-        let part = model.cast(part, variable.dtype)?;
-        let step = model.add("Mul", &[value, part])?;
-        Ok(vec![model.op("AssignSubVariableOp").inputs(&[variable.handle, step]).build_node()?])
+        let state = State::<Any>::of(at, variable);
+        let part = at.constant(self.weight_decay as f32) * rate;
+        vec![state.assign_sub(at, state.read(at) * cast_to(&part, variable.dtype))]
     }
 
-    fn change(
-        &self,
-        model: &mut ModelScope,
-        variable: &Variable,
-        adjoint: Adjoint,
-        settings: &Settings<'_>,
-    ) -> Result<NodeId> {
-        let (gradient, indices) = match adjoint {
-            Adjoint::Dense(gradient) => (gradient, None),
-            // It subtracts duplicate rows one after the other.
-            Adjoint::Sparse(rows) if self.rule == Rule::Sgd => (rows.values, Some(rows.indices)),
-            Adjoint::Sparse(rows) => {
-                let (values, indices) = summed_rows(model, rows)?;
-                (values, Some(indices))
+    fn change(&self, update: &Update<'_>, gradient: &Gradient) -> Result<Operation> {
+        let at = &update.at;
+        match gradient {
+            Gradient::Dense(gradient) => {
+                self.by_kernel(update, self.rule.dense(), &gradient.within(at), None)
             }
-        };
-        let Some(recipe) = (match indices {
-            None => Some(self.rule.dense()),
-            Some(_) => self.rule.sparse(),
-        }) else {
-            return self.change_rows_by_hand(model, variable, (gradient, indices), settings);
-        };
+            Gradient::Sparse { values, indices, .. } => {
+                let (values, indices) = match self.rule {
+                    // It subtracts duplicate rows one after the other.
+                    Rule::Sgd => (values.within(at), indices.within(at)),
+                    _ => summed_rows(at, values, indices),
+                };
+                match self.rule.sparse() {
+                    Some(recipe) => self.by_kernel(update, recipe, &values, Some(&indices)),
+                    None => self.change_rows_by_hand(update, &values, &indices),
+                }
+            }
+        }
+    }
+
+    /// An update by the op that makes it.
+    fn by_kernel(
+        &self,
+        Update { at, variable, settings }: &Update<'_>,
+        recipe: Recipe,
+        gradient: &Output<Any>,
+        indices: Option<&Output<Any>>,
+    ) -> Result<Operation> {
+        let dtype = variable.dtype;
         let mut slots = Vec::new();
         for (name, first) in self.rule.slots() {
-            slots.push(model.slot(variable, name, &Initializer::Constant(first))?);
+            let slot = slot(at, variable, name, &Initializer::Constant(first))?;
+            slots.push(State::<Any>::of(at, &slot));
         }
-        let mut inputs = vec![variable.handle];
+        let mut node = NewOp::new(at, recipe.op).input(State::<Any>::of(at, variable).handle());
         for part in recipe.parts {
-            inputs.push(match part {
-                Part::Slot(i) => slots[i].handle,
-                Part::Gradient => gradient,
-                Part::Indices => indices.unwrap_or(gradient),
-                Part::Rate => model.cast(settings.rate, variable.dtype)?,
-                Part::Number(value) => model.number(variable.dtype, value)?,
-                Part::Step => {
-                    let one = model.number(DType::Int64, 1.0)?;
-                    model.add("AddV2", &[settings.step, one])?
-                }
-                Part::Power(i) => {
-                    let power = settings.powers[i].0.read(model)?;
-                    model.cast(power, variable.dtype)?
-                }
-            });
+            node = match part {
+                Part::Slot(i) => node.input(slots[i].handle()),
+                Part::Gradient => node.input(gradient),
+                Part::Indices => node.input(indices.unwrap_or(gradient)),
+                Part::Rate => node.input(cast_to(&settings.rate.within(at), dtype)),
+                Part::Number(value) => node.input(number(at, dtype, value)),
+                Part::Step => node.input(settings.step.within(at) + 1),
+                Part::Power(i) => node.input(cast_to(&settings.powers[i].0.read(at), dtype)),
+            };
         }
-        let mut node = model.op(recipe.op).inputs(&inputs);
         if self.is_locking {
             node = node.attr("use_locking", true);
         }
         if let Some((attr, value)) = recipe.flag {
             node = node.attr(attr, value);
         }
-        node.build_node()
+        Ok(node.operation())
     }
 
     /// Sparse updates for rules without a sparse kernel, composed of other ops.
     fn change_rows_by_hand(
         &self,
-        model: &mut ModelScope,
-        variable: &Variable,
-        (gradient, indices): (Output, Option<Output>),
-        settings: &Settings<'_>,
-    ) -> Result<NodeId> {
-        let indices = indices.unwrap_or(gradient);
-        match &self.rule {
+        update: &Update<'_>,
+        gradient: &Output<Any>,
+        indices: &Output<Any>,
+    ) -> Result<Operation> {
+        let Update { at, variable, settings } = update;
+        let (state, dtype) = (State::<Any>::of(at, variable), variable.dtype);
+        Ok(match &self.rule {
             Rule::Adam { beta1, beta2, epsilon } => {
-                let m = model.slot(variable, "Adam", &Initializer::Zeros)?;
-                let v = model.slot(variable, "Adam_1", &Initializer::Zeros)?;
-                let square = model.add("Square", &[gradient])?;
-                let m = fade_and_add(model, &m, *beta1, (gradient, indices))?;
-                let v = fade_and_add(model, &v, *beta2, (square, indices))?;
-                let root = model.add("Sqrt", &[v])?;
-                let epsilon = model.number(variable.dtype, *epsilon)?;
-                let root = model.add("AddV2", &[root, epsilon])?;
-                let direction = model.add("RealDiv", &[m, root])?;
-                let rate = adam_rate(model, settings)?;
-                let rate = model.cast(rate, variable.dtype)?;
-                let step = model.add("Mul", &[direction, rate])?;
-                let node = model.op("AssignSubVariableOp").inputs(&[variable.handle, step]);
-                node.build_node()
+                let moment = |name: &str, beta: f64, values: &Output<Any>| {
+                    let slot = slot(at, variable, name, &Initializer::Zeros)?;
+                    Result::Ok(fade_and_add(at, &State::of(at, &slot), beta, (values, indices)))
+                };
+                let m = moment("Adam", *beta1, gradient)?;
+                let v = moment("Adam_1", *beta2, &gradient.square())?;
+                let root = v.sqrt();
+                let step =
+                    m / (&root + like(&root, *epsilon)) * cast_to(&adam_rate(at, settings), dtype);
+                state.assign_sub(at, step)
             }
             // Its greatest gradients fade for all rows: those without one have zeros.
             Rule::Adamax { .. } => {
-                let rows = model.int(variable.shape.dims()[0] as i32)?;
-                let dense = model.add("UnsortedSegmentSum", &[gradient, indices, rows])?;
-                self.change(model, variable, Adjoint::Dense(dense), settings)
+                let rows = variable.shape.dims()[0] as i32;
+                let dense = tf::unsorted_segment_sum(gradient, indices, rows);
+                return self.change(update, &Gradient::Dense(dense));
             }
+            // Gradient descent: the rows go down by the rate.
             _ => {
-                // Gradient descent: the rows go down by the rate.
-                let rate = model.cast(settings.rate, variable.dtype)?;
-                let step = model.add("Mul", &[gradient, rate])?;
-                let node = model.op("ResourceScatterSub").inputs(&[variable.handle, indices, step]);
-                node.build_node()
+                let step = gradient * cast_to(&settings.rate.within(at), dtype);
+                state.scatter_sub(at, indices, step)
             }
-        }
+        })
     }
 }
 
 /// What the updates of all variables in one step share.
-struct Settings<'a> {
-    rate: Output,
-    step: Output,
-    powers: &'a [(Variable, f64)],
+struct Settings {
+    rate: Output<f32>,
+    step: Output<i64>,
+    powers: Vec<(State<f32>, f64)>,
+}
+
+/// The update of one variable.
+struct Update<'a> {
+    /// The view of its nodes, which run after weight decay.
+    at: Graph,
+    variable: &'a Variable,
+    settings: &'a Settings,
 }
 
 /// Sums duplicate rows, so that each index occurs once.
-pub(crate) fn summed_rows(model: &mut ModelScope, rows: IndexedSlices) -> Result<(Output, Output)> {
-    let unique = model.op("Unique").input(rows.indices).build_all()?;
-    let count = model.add("Size", &[unique[0]])?;
-    let values = model.add("UnsortedSegmentSum", &[rows.values, unique[1], count])?;
-    Ok((values, unique[0]))
+pub(crate) fn summed_rows(
+    at: &Graph,
+    values: &Output<Any>,
+    indices: &Output<Any>,
+) -> (Output<Any>, Output<Any>) {
+    let (unique, positions) = tf::unique::<i32, Any>(indices.within(at));
+    let count = tf::size::<i32, Any>(&unique);
+    (tf::unsorted_segment_sum(values.within(at), &positions, &count), unique)
 }
 
 /// `slot = slot * beta`, then `slot[rows] += (1 - beta) * values`; returns the new slot.
 fn fade_and_add(
-    model: &mut ModelScope,
-    slot: &Variable,
+    at: &Graph,
+    slot: &State<Any>,
     beta: f64,
-    (values, indices): (Output, Output),
-) -> Result<Output> {
-    let old = slot.read(model)?;
-    let factor = model.number(slot.dtype, beta)?;
-    let faded = model.add("Mul", &[old, factor])?;
-    let fade = model.op("AssignVariableOp").inputs(&[slot.handle, faded]).build_node()?;
-    let rest = model.number(slot.dtype, 1.0 - beta)?;
-    let values = model.add("Mul", &[values, rest])?;
-    let node = model.op("ResourceScatterAdd").inputs(&[slot.handle, indices, values]);
-    let add = node.after(&[fade]).build_node()?;
-    let mut after = model.with_scope(model.after(&[add]));
-    slot.read(&mut after)
+    (values, indices): (&Output<Any>, &Output<Any>),
+) -> Output<Any> {
+    let old = slot.read(at);
+    let faded = slot.assign(at, &old * like(&old, beta));
+    let values = values * like(values, 1.0 - beta);
+    let added = slot.scatter_add(&at.after(&[&faded]), indices, &values);
+    slot.read(&at.after(&[&added])).within(at)
 }
 
 /// `rate * sqrt(1 - beta2^t) / (1 - beta1^t)`.
-fn adam_rate(model: &mut ModelScope, settings: &Settings<'_>) -> Result<Output> {
-    let one = model.float(1.0)?;
-    let [first, second] = [0, 1].map(|i| {
-        let power = settings.powers[i].0.read(model)?;
-        model.add("Sub", &[one, power])
-    });
-    let (first, second) = (first?, second?);
-    let second = model.add("Sqrt", &[second])?;
-    let factor = model.add("RealDiv", &[second, first])?;
-    model.add("Mul", &[settings.rate, factor])
+fn adam_rate(at: &Graph, settings: &Settings) -> Output<f32> {
+    let [first, second] = [0, 1].map(|i| 1.0 - settings.powers[i].0.read(at));
+    settings.rate.within(at) * (second.sqrt() / first)
 }

@@ -48,7 +48,7 @@ macro_rules! optimizers {
             #[track_caller]
             #[must_use = "a step runs it as a target"]
             pub fn minimize<T: TensorType>(&self, loss: &Output<T>) -> Operation {
-                self.0.minimize_loss(loss)
+                self.0.minimize(loss)
             }
         }
 

@@ -1,10 +1,13 @@
 //! Partitioned variables: each partition is a variable of its own, saved as a slice of the whole.
 
-use thalweg_graph::{Output, Scope};
-use thalweg_tensor::{DType, Result, Shape, err};
+use std::panic::Location;
 
+use thalweg_api::{Graph, Output, TensorType, on_behalf_of, tf};
+use thalweg_tensor::{DType, Shape};
+
+use crate::Variable;
 use crate::layers::lookup;
-use crate::{ModelScope, Variable};
+use crate::state::State;
 
 /// How variables are partitioned: contiguously along one axis, the first partitions larger by one
 /// where the axis is not divided evenly. Variables without that axis are not partitioned.
@@ -53,34 +56,35 @@ impl Partitioner {
 }
 
 /// A parameter of a layer, in one variable or partitioned.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Parameter {
     /// `dense/kernel`: also its name in checkpoints.
     pub name: String,
     /// Its shape as a whole.
     pub shape: Shape,
-    /// The variables that hold it, in order; at least one.
+    /// The variables that hold it, in order; none if it could not be added.
     pub parts: Vec<Variable>,
 }
 
 impl Parameter {
-    /// Its value when the nodes that are added here run.
-    pub fn read(&self, scope: &mut Scope) -> Result<Output> {
-        let values = self.parts.iter().map(|part| part.read(scope));
-        let values = values.collect::<Result<Vec<Output>>>()?;
-        let part = self.parts.first().and_then(|part| part.part.as_ref());
-        let Some(part) = part else {
-            let value = values.first().copied();
-            return value
-                .ok_or_else(|| err!(Internal, "parameter '{}' has no variables", self.name));
-        };
-        let axis = scope.number(DType::Int32, part.axis as f64)?;
-        scope.op("ConcatV2").inputs(&values).inputs(&[axis]).build()
+    /// Its value when the nodes of `view` run.
+    #[track_caller]
+    pub fn read(&self, view: &Graph) -> Output<f32> {
+        on_behalf_of(Location::caller(), || {
+            let values: Vec<Output<f32>> =
+                self.parts.iter().map(|part| State::of(view, part).read(view)).collect();
+            match self.parts.first().map(|first| &first.part) {
+                None => Output::poisoned(view),
+                Some(None) => values[0].clone(),
+                Some(Some(part)) => tf::concat_v2(view, &values, part.axis as i32),
+            }
+        })
     }
 
     /// The rows at `indices`, gathered on the device of each partition.
-    pub fn gather(&self, model: &mut ModelScope, indices: Output) -> Result<Output> {
-        lookup(model, &self.parts, indices)
+    #[track_caller]
+    pub fn gather<I: TensorType>(&self, view: &Graph, indices: &Output<I>) -> Output<f32> {
+        on_behalf_of(Location::caller(), || lookup(view, &self.parts, indices))
     }
 }
 

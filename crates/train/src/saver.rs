@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_api::Graph;
 use thalweg_formats::checkpoint::{CheckpointState, index_path, prefix_of};
 use thalweg_formats::saved_model::{RUN_STATE_ATTR, SLICE_ATTR, SLICE_OF_ATTR};
 use thalweg_formats::storage::{Storage, folder_of, join};
@@ -111,6 +112,34 @@ impl Saver {
             named.collect::<Vec<_>>()
         });
         Self::new(scope, &variables)
+    }
+
+    /// A saver of the variables that the graph has so far, as [`Saver::of_all`]. It adds nodes: make
+    /// it before sessions on servers that cannot extend their graph.
+    ///
+    /// ```
+    /// use thalweg_api::{Graph, Init, Variable};
+    /// use thalweg_train::Saver;
+    ///
+    /// # fn main() -> thalweg_api::Result<()> {
+    /// # let folder = std::env::temp_dir().join(format!("thalweg-doc-of-{}", std::process::id()));
+    /// # let folder = folder.to_str().unwrap();
+    /// let g = Graph::new();
+    /// let w: Variable<f32> = g.variable("w", Init::constant(1.5, []));
+    /// let clear = w.assign(0.0);
+    /// let mut saver = Saver::of(&g)?;
+    /// let session = g.session()?;
+    /// let prefix = saver.save(&session, &format!("{folder}/model"), Some(100))?;
+    /// session.run::<_, ()>((), (), &[&clear])?;
+    /// saver.restore(&session, &prefix)?;
+    /// assert_eq!(session.run::<_, f32>(&w, (), &[])?, 1.5);
+    /// # std::fs::remove_dir_all(folder).unwrap();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn of(graph: &Graph) -> Result<Saver> {
+        graph.check()?;
+        Saver::of_all(&mut graph.root().as_scope().clone())
     }
 
     /// A saver of the variables of a model, under their names.

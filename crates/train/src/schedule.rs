@@ -1,10 +1,13 @@
 //! Learning-rate schedules.
 
-use thalweg_api as api;
-use thalweg_graph::{NodeId, Output};
-use thalweg_tensor::{DType, Result, Tensor, ensure};
+use std::f64::consts::PI;
+use std::panic::Location;
 
-use crate::{Initializer, Model, ModelScope};
+use thalweg_api::{Operation, Output, on_behalf_of};
+use thalweg_tensor::{DType, Result, ensure};
+
+use crate::state::State;
+use crate::{Initializer, Model};
 
 /// The variable that an adjustable rate is multiplied by.
 const SCALE: &str = "learning_rate_scale";
@@ -138,69 +141,50 @@ impl Rate {
 
     /// Adds the node that multiplies the rate by what is fed; `None` if it is not adjustable.
     #[cfg(feature = "remote")]
-    pub(crate) fn scale(model: &ModelScope) -> Result<Option<(Output, NodeId)>> {
-        let Some(scale) = model.find(SCALE) else { return Ok(None) };
-        let at = model.top_on(&scale.device);
-        let mut at = at.with_scope(at.child("scale_learning_rate"));
-        let factor = at.input("factor", DType::Float, &[])?;
-        let old = scale.read(&mut at)?;
-        let new = at.add("Mul", &[old, factor])?;
-        let node = at.op("AssignVariableOp").inputs(&[scale.handle, new]).build_node()?;
-        Ok(Some((factor, node)))
+    pub(crate) fn scale(model: &Model) -> Option<(Output<f32>, Operation)> {
+        let scale = model.find(SCALE)?;
+        let at = model.root().device(&scale.device).scope("scale_learning_rate");
+        let (scale, factor) = (State::<f32>::of(model, &scale), at.placeholder("factor", []));
+        let new = scale.read(&at) * &factor;
+        Some((factor, scale.assign(&at, new)))
     }
 
     /// The rate at a step.
     #[track_caller]
-    pub fn at(&self, model: &Model, step: &api::Output<i64>) -> api::Output<f32> {
-        let Some(step) = model.endpoint_of(step) else { return model.poisoned() };
-        model.build(|model| self.build(model, step))
+    pub fn at(&self, model: &Model, step: &Output<i64>) -> Output<f32> {
+        let step = step.within(model);
+        on_behalf_of(Location::caller(), || {
+            model.build(|_| self.build(model, &step)).unwrap_or_else(|| model.poisoned())
+        })
     }
 
-    /// Adds nodes that compute the float rate at `step`, an int64.
-    pub fn build(&self, model: &mut ModelScope, step: Output) -> Result<Output> {
-        match self {
-            Rate::Constant(rate) => model.float(*rate as f32),
+    /// Adds nodes that compute the rate at `step`.
+    pub(crate) fn build(&self, model: &Model, step: &Output<i64>) -> Result<Output<f32>> {
+        let part = |steps: &f64| step.cast::<f32>() / *steps as f32;
+        // The remaining fraction, from 1 to 0.
+        let left = |steps: &f64| 1.0 - part(steps).minimum(1.0);
+        Ok(match self {
+            Rate::Constant(rate) => model.constant(*rate as f32),
             Rate::Exponential { initial, steps, decay, is_staircase } => {
-                let mut exponent = quotient(model, step, *steps)?;
+                let mut exponent = part(steps);
                 if *is_staircase {
-                    exponent = model.add("Floor", &[exponent])?;
+                    exponent = exponent.floor();
                 }
-                let decay = model.float(*decay as f32)?;
-                let factor = model.add("Pow", &[decay, exponent])?;
-                scaled(model, factor, *initial)
+                model.constant(*decay as f32).pow(exponent) * *initial as f32
             }
             Rate::Polynomial { initial, end, steps, power } => {
-                let left = left(model, step, *steps)?;
-                let power = model.float(*power as f32)?;
-                let part = model.add("Pow", &[left, power])?;
-                let above = scaled(model, part, initial - end)?;
-                let end = model.float(*end as f32)?;
-                model.add("AddV2", &[above, end])
+                left(steps).pow(*power as f32) * (initial - end) as f32 + *end as f32
             }
             Rate::Cosine { initial, steps, alpha } => {
-                let left = left(model, step, *steps)?;
                 // cos(pi (1 - left)) = -cos(pi left)
-                let angle = scaled(model, left, std::f64::consts::PI)?;
-                let cosine = model.add("Cos", &[angle])?;
-                let part = scaled(model, cosine, -0.5 * (1.0 - alpha) * initial)?;
-                let middle = model.float(((0.5 * (1.0 - alpha) + alpha) * initial) as f32)?;
-                model.add("AddV2", &[part, middle])
+                let cosine = (left(steps) * PI as f32).cos();
+                let middle = (0.5 * (1.0 - alpha) + alpha) * initial;
+                cosine * (-0.5 * (1.0 - alpha) * initial) as f32 + middle as f32
             }
-            Rate::Piecewise { boundaries, values } => piecewise(model, step, boundaries, values),
-            Rate::Warmup { steps, then } => {
-                let goal = then.build(model, step)?;
-                let part = quotient(model, step, *steps)?;
-                let one = model.float(1.0)?;
-                let part = model.add("Minimum", &[part, one])?;
-                model.add("Mul", &[goal, part])
-            }
+            Rate::Piecewise { boundaries, values } => piecewise(model, step, boundaries, values)?,
+            Rate::Warmup { steps, then } => then.build(model, step)? * part(steps).minimum(1.0),
             Rate::InverseTime { initial, steps, decay } => {
-                let gone = quotient(model, step, *steps)?;
-                let gone = scaled(model, gone, *decay)?;
-                let one = model.float(1.0)?;
-                let divisor = model.add("AddV2", &[gone, one])?;
-                let initial = model.float(*initial as f32)?;
-                model.add("RealDiv", &[initial, divisor])
+                *initial as f32 / (part(steps) * *decay as f32 + 1.0)
             }
             Rate::OneCycle { initial, max, end, steps, warmup } => {
                 let (top, last) = (warmup * steps - 1.0, steps - 1.0);
@@ -209,67 +193,32 @@ impl Rate {
                     InvalidArgument,
                     "a cycle of {steps} steps cannot rise for {warmup} of them"
                 );
-                let up = annealed(model, step, (0.0, top), (*initial, *max))?;
-                let down = annealed(model, step, (top, last), (0.0, end - max))?;
-                model.add("AddV2", &[up, down])
+                annealed(step, (0.0, top), (*initial, *max))
+                    + annealed(step, (top, last), (0.0, end - max))
             }
             Rate::Adjustable(rate) => {
                 let rate = rate.build(model, step)?;
-                let scale = model.top().counter(SCALE, DType::Float, &[], &Initializer::Ones)?;
-                let scale = scale.read(model)?;
-                model.add("Mul", &[rate, scale])
+                let scale = model.top().untrained(SCALE, DType::Float, &[], &Initializer::Ones)?;
+                rate * State::of(model, &scale).read(model)
             }
-        }
+        })
     }
 }
 
 /// Cosine annealing between two rates while the step goes from `begin` to `end`; constant before
 /// and afterwards.
-fn annealed(
-    model: &mut ModelScope,
-    step: Output,
-    (begin, end): (f64, f64),
-    (from, to): (f64, f64),
-) -> Result<Output> {
-    let step = model.cast(step, DType::Float)?;
-    let begin_at = model.float(begin as f32)?;
-    let gone = model.add("Sub", &[step, begin_at])?;
-    let part = scaled(model, gone, 1.0 / (end - begin))?;
-    let (zero, one) = (model.float(0.0)?, model.float(1.0)?);
-    let part = model.add("ClipByValue", &[part, zero, one])?;
-    let angle = scaled(model, part, std::f64::consts::PI)?;
-    let cosine = model.add("Cos", &[angle])?;
-    let swing = scaled(model, cosine, 0.5 * (from - to))?;
-    let middle = model.float((0.5 * (from + to)) as f32)?;
-    model.add("AddV2", &[swing, middle])
-}
-
-fn scaled(model: &mut ModelScope, x: Output, by: f64) -> Result<Output> {
-    let by = model.float(by as f32)?;
-    model.add("Mul", &[x, by])
-}
-
-/// `step / steps`.
-fn quotient(model: &mut ModelScope, step: Output, steps: f64) -> Result<Output> {
-    let step = model.cast(step, DType::Float)?;
-    let steps = model.float(steps as f32)?;
-    model.add("RealDiv", &[step, steps])
-}
-
-/// The remaining fraction of `steps`, from 1 to 0.
-fn left(model: &mut ModelScope, step: Output, steps: f64) -> Result<Output> {
-    let gone = quotient(model, step, steps)?;
-    let one = model.float(1.0)?;
-    let gone = model.add("Minimum", &[gone, one])?;
-    model.add("Sub", &[one, gone])
+fn annealed(step: &Output<i64>, (begin, end): (f64, f64), (from, to): (f64, f64)) -> Output<f32> {
+    let part = (step.cast::<f32>() - begin as f32) * (1.0 / (end - begin)) as f32;
+    let cosine = (part.clip(0.0, 1.0) * PI as f32).cos();
+    cosine * (0.5 * (from - to)) as f32 + (0.5 * (from + to)) as f32
 }
 
 fn piecewise(
-    model: &mut ModelScope,
-    step: Output,
+    model: &Model,
+    step: &Output<i64>,
     boundaries: &[i64],
     values: &[f64],
-) -> Result<Output> {
+) -> Result<Output<f32>> {
     ensure!(
         values.len() == boundaries.len() + 1 && boundaries.is_sorted(),
         InvalidArgument,
@@ -278,13 +227,7 @@ fn piecewise(
         boundaries.len()
     );
     let values: Vec<f32> = values.iter().map(|value| *value as f32).collect();
-    let values = model.constant(&Tensor::vector(&values)?)?;
-    let boundaries = model.constant(&Tensor::vector(boundaries)?)?;
     // How many boundaries have been passed.
-    let passed = model.add("Greater", &[step, boundaries])?;
-    let passed = model.cast(passed, DType::Int32)?;
-    let axis = model.ints(&[0])?;
-    let index = model.add("Sum", &[passed, axis])?;
-    let axis = model.int(0)?;
-    model.add("GatherV2", &[values, index, axis])
+    let passed = step.greater(boundaries).cast::<i32>().sum_axes([0]);
+    Ok(model.constant(values).gather(&passed))
 }

@@ -2,8 +2,9 @@
 
 use thalweg_api::{Graph, Init, Operation, Output, Result, Variable, feed};
 use thalweg_train::{
-    Adadelta, Adagrad, Adam, AdamW, Adamax, Clip, Dense, Dropout, Embedding, Ftrl, Layer, Model,
-    Momentum, MovingAverage, Phase, Rate, RmsProp, Saver, Sequential, Sgd, losses,
+    Adadelta, Adagrad, Adam, AdamW, Adamax, Clip, Dense, Dropout, Embedding, Ftrl, Initializer,
+    Layer, Model, Momentum, MovingAverage, Optimizer, Phase, Rate, RmsProp, Saver, Sequential, Sgd,
+    losses,
 };
 
 #[test]
@@ -175,8 +176,35 @@ fn variables_of_another_graph_are_refused() {
     });
     assert_eq!(mistakes, wanted);
     // A slot of its own name is none for a variable of another graph.
-    let error = MovingAverage::new(0.9).of(&model.as_scope(), &weights[3]).unwrap_err();
+    let error = MovingAverage::new(0.9).of(&model, &weights[3]).unwrap_err();
     assert_eq!(error.message(), "variable 'weight' belongs to another graph");
     assert!(other.check().is_ok());
-    assert!(MovingAverage::new(0.9).of(&other.as_scope(), &weights[3]).is_ok());
+    assert!(MovingAverage::new(0.9).of(&other, &weights[3]).is_ok());
+}
+
+/// Mistakes in what the library adds are those of the program's lines.
+#[test]
+fn mistakes_have_the_lines_of_the_program() {
+    let model = Model::new();
+    let _ = model.parameter("w", &[2], &Initializer::Zeros);
+    let first = line!() + 1;
+    let _ = model.value_of::<i64>("w");
+    let _ = model.value_of::<f32>("v");
+    let _ = Optimizer::sgd(0.1).apply(&model, &Vec::new());
+    let other = Model::new();
+    let _ = Optimizer::sgd(0.1).apply(&other, &Vec::new());
+    let mistakes = [&model, &other].map(|model| {
+        model.mistakes().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    });
+    let wanted = [
+        format!(
+            "{0}:{1}: output 0 of node 'ReadVariableOp_1' (ReadVariableOp) holds float, where int64 was \
+             expected\n{0}:{2}: the model has no variable 'v'",
+            file!(),
+            first,
+            first + 1
+        ),
+        format!("{}:{}: there are no gradients to apply", file!(), first + 4),
+    ];
+    assert_eq!(mistakes, wanted);
 }

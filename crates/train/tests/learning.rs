@@ -600,15 +600,13 @@ fn accumulated_gradients_are_those_of_the_batch() {
         let input = model.placeholder::<f32>("x", [None, Some(1)]);
         let labels = model.placeholder::<f32>("y", [None, Some(1)]);
         let line = Dense::new(1).apply(&model, &input);
-        let loss = losses::mean_squared_error(&line, &labels).endpoint().unwrap();
-        let (mut scope, optimizer) = (model.as_scope(), Optimizer::adam(0.1));
-        let gradients = optimizer.gradients(&mut scope, loss).unwrap();
-        let accumulation = Accumulation::new(&mut scope, &gradients).unwrap();
-        let whole = model.operation(optimizer.apply(&mut scope, &gradients).unwrap());
-        let summed = optimizer.apply(&mut scope, &accumulation.gradients).unwrap();
-        let [summed, first, add] =
-            [summed, accumulation.first, accumulation.add].map(|node| model.operation(node));
-        let weight = model.output::<f32>(accumulation.weight);
+        let loss = losses::mean_squared_error(&line, &labels);
+        let optimizer = Optimizer::adam(0.1);
+        let gradients = optimizer.gradients(&model, &loss);
+        let Accumulation { weight, first, add, gradients: sums } =
+            Accumulation::new(&model, &gradients);
+        let whole = optimizer.apply(&model, &gradients);
+        let summed = optimizer.apply(&model, &sums);
         let kernel = model.value_of::<f32>("dense/kernel");
         let session = model.session().unwrap();
         let at = |range: std::ops::Range<usize>, target| {

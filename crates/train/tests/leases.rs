@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use thalweg_graph::Scope;
+use thalweg_api::{Output, tf};
 use thalweg_runtime::{Session, SessionOptions};
-use thalweg_tensor::{Code, DType, Result, Tensor};
+use thalweg_tensor::{Code, Result, Tensor};
 use thalweg_train::leases::{Batch, Claim, Leases, Shards};
-use thalweg_train::{Initializer, ModelScope};
+use thalweg_train::{Initializer, Model};
 
 /// A table with a variable that counts how often each sample was used, as a model's variables would
 /// have it.
@@ -29,13 +29,12 @@ struct Names {
     state: String,
     snapshot: (Vec<String>, String),
     restore: Vec<(String, String)>,
-    model: ModelScope,
+    model: Model,
 }
 
-impl Names {
-    fn name(&self, output: thalweg_graph::Output) -> String {
-        self.model.name_of(output)
-    }
+/// The name that a session feeds or fetches a tensor by.
+fn name(output: &Output<i64>) -> String {
+    output.name().unwrap()
 }
 
 /// What a worker believes that it holds.
@@ -48,11 +47,10 @@ struct Lease {
 
 impl Table {
     fn new(shards: Shards, epochs: u64, lease: Duration) -> Table {
-        let ops = thalweg_ops::op_registry(thalweg_ops::FAMILIES).unwrap();
-        let names = Names::new(ModelScope::new(Scope::new(ops)), shards, epochs, lease).unwrap();
+        let names = Names::new(Model::new(), shards, epochs, lease).unwrap();
         let kernels = thalweg_ops::kernel_registry(thalweg_ops::FAMILIES);
         let options = SessionOptions::default();
-        let session = Session::new(names.model.to_graph(), kernels, options).unwrap();
+        let session = Session::new(names.model.as_scope().to_graph(), kernels, options).unwrap();
         session.run(&[], &[], &[&names.init]).unwrap();
         let table = Table { session, names };
         table.set_generation(1);
@@ -67,15 +65,14 @@ impl Table {
     /// The shard that a worker gets, and the samples that are left.
     fn claim(&self, worker: i64, generation: i64) -> Result<(Option<Lease>, i64)> {
         let Names { claim, .. } = &self.names;
-        let name = |output| self.names.name(output);
         let results = self.session.run(
             &[
-                (&name(claim.worker), Tensor::scalar(worker)),
-                (&name(claim.generation), Tensor::scalar(generation)),
-                (&name(claim.is_late), Tensor::scalar(worker % 2)),
+                (&name(&claim.worker), Tensor::scalar(worker)),
+                (&name(&claim.generation), Tensor::scalar(generation)),
+                (&name(&claim.is_late), Tensor::scalar(worker % 2)),
             ],
-            &[&name(claim.shard), &name(claim.used), &name(claim.left)],
-            &[&self.names.model.node_name(claim.done)],
+            &[&name(&claim.shard), &name(&claim.used), &name(&claim.left)],
+            &[&claim.done.name()?],
         )?;
         let number = |i: usize| results[i].scalar_value::<i64>();
         let lease = Lease { shard: number(0)?, used: number(1)?, generation };
@@ -85,14 +82,13 @@ impl Table {
     /// Uses some samples of a lease.
     fn commit(&self, worker: i64, lease: Lease, samples: &[usize]) -> Result<()> {
         let Names { batch, .. } = &self.names;
-        let name = |output| self.names.name(output);
         let indices: Vec<i64> = samples.iter().map(|&sample| sample as i64).collect();
         let feeds = [
-            (name(batch.worker), Tensor::scalar(worker)),
-            (name(batch.generation), Tensor::scalar(lease.generation)),
-            (name(batch.shard), Tensor::scalar(lease.shard)),
-            (name(batch.used), Tensor::scalar(lease.used)),
-            (name(batch.count), Tensor::scalar(samples.len() as i64)),
+            (name(&batch.worker), Tensor::scalar(worker)),
+            (name(&batch.generation), Tensor::scalar(lease.generation)),
+            (name(&batch.shard), Tensor::scalar(lease.shard)),
+            (name(&batch.used), Tensor::scalar(lease.used)),
+            (name(&batch.count), Tensor::scalar(samples.len() as i64)),
             ("samples:0".to_owned(), Tensor::vector(&indices)?),
         ];
         let feeds: Vec<(&str, Tensor)> =
@@ -133,47 +129,38 @@ impl Table {
 }
 
 impl Names {
-    fn new(mut model: ModelScope, shards: Shards, epochs: u64, lease: Duration) -> Result<Names> {
+    fn new(model: Model, shards: Shards, epochs: u64, lease: Duration) -> Result<Names> {
         let leases = Leases::new(&model, shards, epochs, lease)?;
-        let counts =
-            model.counter("counts", DType::Int64, &[shards.samples()], &Initializer::Zeros)?;
-        let claim = leases.claim(&model)?;
-        let batch = leases.batch(&model)?;
-        let samples = model.input("samples", DType::Int64, &[None])?;
-        let commit = leases.commit(&model, &batch, &[samples.node], |inside| {
-            let mut inside = inside.with_scope(inside.after(&[]));
-            let one = inside.constant(&Tensor::scalar(1i64))?;
-            let node = inside.op("ResourceScatterAdd").inputs(&[counts.handle, samples, one]);
-            Ok(vec![node.build_node()?])
+        let counts = model.counter::<i64>("counts", &[shards.samples()], &Initializer::Zeros);
+        let claim = leases.claim(&model);
+        let batch = leases.batch(&model);
+        let samples = model.placeholder::<i64>("samples", [None]);
+        let commit = leases.commit(&model, &batch, &[samples.operation()], |inside| {
+            let handle = counts.handle().within(inside);
+            Ok(vec![tf::resource_scatter_add(handle, &samples, 1i64)])
         })?;
-        let release = leases.release(&model)?;
-        let release_all = leases.release_all(&model)?;
-        let set_generation = leases.set_generation(&model)?;
-        let (_, state) = leases.state(&model)?;
-        let (values, done) = leases.snapshot(&model, &model.variables())?;
+        let (freed, release) = leases.release(&model);
+        let (generation, set_generation) = leases.set_generation(&model);
+        let (_, state) = leases.state(&model);
+        let (values, done) = leases.snapshot(&model, &model.variables());
         let mut restore = Vec::new();
         for variable in model.variables() {
-            let value = model.placeholder(DType::Int64, &(&variable.shape).into())?;
-            let node = model.op("AssignVariableOp").inputs(&[variable.handle, value]);
-            let node = node.build_node()?;
-            restore.push((model.name_of(value), model.node_name(node)));
+            let dims: Vec<_> = variable.shape.dims().iter().map(|size| Some(*size)).collect();
+            let value = model.placeholder::<i64>("value", &dims[..]);
+            let set = model.existing_variable::<i64>(Some(variable)).assign(&value);
+            restore.push((name(&value), set.name()?));
         }
-        let read = counts.read(&mut model)?;
-        let init = model.init()?;
         Ok(Names {
-            init: model.node_name(init),
+            init: model.init().name()?,
             claim,
             batch,
-            commit: model.node_name(commit),
-            release: (model.name_of(release.0), model.node_name(release.1)),
-            release_all: model.node_name(release_all),
-            set_generation: (model.name_of(set_generation.0), model.node_name(set_generation.1)),
-            counts: model.name_of(read),
-            state: model.name_of(state),
-            snapshot: (
-                values.iter().map(|&value| model.name_of(value)).collect(),
-                model.node_name(done),
-            ),
+            commit: commit.name()?,
+            release: (name(&freed), release.name()?),
+            release_all: leases.release_all(&model).name()?,
+            set_generation: (name(&generation), set_generation.name()?),
+            counts: name(&counts),
+            state: name(&state),
+            snapshot: (values.iter().map(Output::name).collect::<Result<_>>()?, done.name()?),
             restore,
             model,
         })

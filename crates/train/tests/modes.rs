@@ -5,14 +5,14 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use thalweg_api::Output;
+use thalweg_api::{Output, Resource, tf};
 use thalweg_cluster::{RemoteSession, TaskName};
 use thalweg_graph::{Endpoint, OpRegistry, Scope};
 use thalweg_runtime::{Session, SessionOptions};
 use thalweg_tensor::{Code, DType, Shape, Tensor};
 use thalweg_train::{
     Activation, Chief, Clip, Cluster, Coordinated, Dense, Embedding, Initializer, Layer, Mode,
-    Model, ModelScope, Optimizer, Order, Replica, losses, train_towers,
+    Model, Optimizer, Order, Replica, Variable, losses, train_towers,
 };
 
 static OPS: LazyLock<Arc<OpRegistry>> =
@@ -36,19 +36,16 @@ impl Worker {
         let model = cluster.place(Model::new().seed(5), index).unwrap();
         let loss = net(&model);
         let train = mode.minimize(&model, optimizer, &loss, cluster.replica(index)).unwrap();
-        let mut model = model.as_scope();
-        let init = model.init().unwrap();
-        let ready = model.ready().unwrap();
-        let variables = reads(&mut model);
-        let clocks = model.with_graph(|g| g.find("coordination/clocks"));
+        let init = model.init();
+        let ready = model.ready();
+        let variables = reads(&model);
+        let clocks = model.as_scope().with_graph(|g| g.find("coordination/clocks"));
         let clocks = clocks.map(|node| {
-            let handle = Endpoint { node, index: 0 };
-            let node = model.op("ReadVariableOp").input(handle).attr("dtype", DType::Int64);
-            let read = node.build().unwrap();
-            model.name_of(read)
+            let handle = model.output::<Resource>(Endpoint { node, index: 0 });
+            tf::read_variable_op::<i64>(handle).name().unwrap()
         });
-        let session = Arc::new(cluster.session(index, &model.to_graph()).unwrap());
-        let (init, ready) = (model.node_name(init), model.name_of(ready));
+        let session = Arc::new(cluster.session(index, &model.as_scope().to_graph()).unwrap());
+        let (init, ready) = (init.name().unwrap(), ready.name().unwrap());
         Worker { session, train, init, ready, variables, clocks }
     }
 
@@ -84,20 +81,15 @@ impl Worker {
 }
 
 /// Names of reads of the trainable variables.
-fn reads(model: &mut ModelScope) -> Vec<String> {
-    let variables = model.trainable();
-    let mut names = Vec::new();
-    for variable in variables {
-        let value = variable.read(model).unwrap();
-        names.push(model.name_of(value));
-    }
-    names
+fn reads(model: &Model) -> Vec<String> {
+    let read = |variable: Variable| model.value_of::<f32>(&variable.name).name().unwrap();
+    model.trainable().into_iter().map(read).collect()
 }
 
 /// A session of this process.
-fn session(model: &ModelScope) -> Session {
+fn session(model: &Model) -> Session {
     let kernels = thalweg_ops::kernel_registry(thalweg_ops::FAMILIES);
-    Session::new(model.to_graph(), kernels, SessionOptions::default()).unwrap()
+    Session::new(model.as_scope().to_graph(), kernels, SessionOptions::default()).unwrap()
 }
 
 fn floats(tensors: &[Tensor]) -> Vec<Vec<f32>> {
@@ -201,16 +193,15 @@ fn synchronous_workers_are_one_with_a_greater_batch() {
     assert_eq!(ordered, again, "bit for bit");
     close(&arrival, &ordered);
     let model = Model::new().seed(5);
-    let loss = regression(&model).endpoint().unwrap();
-    let mut model = model.as_scope();
-    let step = optimizer.minimize(&mut model, loss).unwrap();
-    let init = model.init().unwrap();
-    let reads = reads(&mut model);
+    let loss = regression(&model);
+    let step = optimizer.minimize(&loss);
+    let init = model.init();
+    let reads = reads(&model);
     let session = session(&model);
-    session.run(&[], &[], &[&model.node_name(init)]).unwrap();
+    session.run(&[], &[], &[&init.name().unwrap()]).unwrap();
     for round in 0..6u64 {
         let batches: Vec<_> = (0..3).map(|i| batch(round * 100 + i, 3)).collect();
-        session.run(&joined(&batches), &[], &[&model.node_name(step)]).unwrap();
+        session.run(&joined(&batches), &[], &[&step.name().unwrap()]).unwrap();
     }
     let names: Vec<&str> = reads.iter().map(String::as_str).collect();
     let alone = floats(&session.run(&[], &names, &[]).unwrap());
@@ -405,20 +396,19 @@ fn gradients_of_rows_stay_rows() {
     };
     let alone = {
         let model = Model::new().seed(5);
-        let loss = words(&model).endpoint().unwrap();
-        let mut model = model.as_scope();
-        let step = Optimizer::momentum(0.1, 0.9).minimize(&mut model, loss).unwrap();
-        let init = model.init().unwrap();
-        let reads = reads(&mut model);
+        let loss = words(&model);
+        let step = Optimizer::momentum(0.1, 0.9).minimize(&loss);
+        let init = model.init();
+        let reads = reads(&model);
         let session = session(&model);
-        session.run(&[], &[], &[&model.node_name(init)]).unwrap();
+        session.run(&[], &[], &[&init.name().unwrap()]).unwrap();
         for round in 0..5 {
             let (a, b) = (word_batch(round * 10), word_batch(round * 10 + 1));
             let ids = [a[0].1.as_slice::<i64>().unwrap(), b[0].1.as_slice().unwrap()].concat();
             let y = [a[1].1.as_slice::<f32>().unwrap(), b[1].1.as_slice().unwrap()].concat();
             let y = Tensor::from_slice(Shape::new(&[8, 1]).unwrap(), &y).unwrap();
             let feeds = [("x:0", Tensor::vector(&ids).unwrap()), ("y:0", y)];
-            session.run(&feeds, &[], &[&model.node_name(step)]).unwrap();
+            session.run(&feeds, &[], &[&step.name().unwrap()]).unwrap();
         }
         let names: Vec<&str> = reads.iter().map(String::as_str).collect();
         floats(&session.run(&[], &names, &[]).unwrap())
@@ -498,7 +488,7 @@ fn one_graph_may_hold_all_workers() {
         let w = tower.parameter("w", &[], &Initializer::Zeros);
         towers.push(losses::mean_squared_error(&w, &tower.constant(wanted)));
     }
-    let step = train_towers(&model, &optimizer, &towers).node().unwrap();
+    let step = train_towers(&model, &optimizer, &towers);
     let replica = |index| Replica { index, count: 2 };
     let apart: Vec<Coordinated> = (0..2)
         .map(|i| {
@@ -506,15 +496,14 @@ fn one_graph_may_hold_all_workers() {
             mode.minimize(&model, &optimizer, &towers[i], replica(i)).unwrap()
         })
         .collect();
-    let mut model = model.as_scope();
-    let init = model.init().unwrap();
-    let reads = reads(&mut model);
-    let session = Arc::new(cluster.session(0, &model.to_graph()).unwrap());
-    session.run(&[], &[], &[&model.node_name(init)]).unwrap();
+    let init = model.init();
+    let reads = reads(&model);
+    let session = Arc::new(cluster.session(0, &model.as_scope().to_graph()).unwrap());
+    session.run(&[], &[], &[&init.name().unwrap()]).unwrap();
     let value = || session.run(&[], &[&reads[0]], &[]).unwrap()[0].scalar_value::<f32>().unwrap();
-    session.run(&[], &[], &[&model.node_name(step)]).unwrap();
+    session.run(&[], &[], &[&step.name().unwrap()]).unwrap();
     assert_eq!(value(), 2.0);
-    session.run(&[], &[], &[&model.node_name(init)]).unwrap();
+    session.run(&[], &[], &[&init.name().unwrap()]).unwrap();
     let chief = Chief::start(session.clone(), apart[0].chief.as_ref().unwrap()).unwrap();
     std::thread::scope(|threads| {
         for worker in &apart {
@@ -571,29 +560,26 @@ fn towers_are_one_net_with_a_greater_batch() {
     let model = cluster.place(Model::new().seed(5), 0).unwrap();
     let towers = [0, 1].map(|i| net(&model.tower(&cluster.device(i).unwrap())));
     let both = [towers[0].0.clone(), towers[1].0.clone()];
-    let step = train_towers(&model, &optimizer, &both).node().unwrap();
+    let step = train_towers(&model, &optimizer, &both);
     assert_eq!(model.trainable().len(), 4);
-    let mut model = model.as_scope();
-    let init = model.init().unwrap();
-    let reads_there = reads(&mut model);
-    let there = cluster.session(0, &model.to_graph()).unwrap();
-    there.run(&[], &[], &[&model.node_name(init)]).unwrap();
+    let init = model.init();
+    let reads_there = reads(&model);
+    let there = cluster.session(0, &model.as_scope().to_graph()).unwrap();
+    there.run(&[], &[], &[&init.name().unwrap()]).unwrap();
     let alone = Model::new().seed(5);
-    let loss = net(&alone).0.endpoint().unwrap();
-    let mut alone = alone.as_scope();
-    let alone_step = optimizer.minimize(&mut alone, loss).unwrap();
-    let alone_init = alone.init().unwrap();
-    let reads_here = reads(&mut alone);
+    let alone_step = optimizer.minimize(&net(&alone).0);
+    let alone_init = alone.init();
+    let reads_here = reads(&alone);
     let here = session(&alone);
-    here.run(&[], &[], &[&alone.node_name(alone_init)]).unwrap();
+    here.run(&[], &[], &[&alone_init.name().unwrap()]).unwrap();
     for round in 0..4 {
         let batches = [batch(round * 2, 3), batch(round * 2 + 1, 3)];
-        here.run(&joined(&batches), &[], &[&alone.node_name(alone_step)]).unwrap();
+        here.run(&joined(&batches), &[], &[&alone_step.name().unwrap()]).unwrap();
         let feeds = towers.iter().zip(&batches).flat_map(|((_, names), batch)| {
             names.iter().zip(batch).map(|(name, (_, value))| (name.as_str(), value.clone()))
         });
         let feeds: Vec<(&str, Tensor)> = feeds.collect();
-        there.run(&feeds, &[], &[&model.node_name(step)]).unwrap();
+        there.run(&feeds, &[], &[&step.name().unwrap()]).unwrap();
     }
     let of_here: Vec<&str> = reads_here.iter().map(String::as_str).collect();
     let of_there: Vec<&str> = reads_there.iter().map(String::as_str).collect();

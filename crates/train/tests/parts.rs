@@ -9,12 +9,11 @@ use thalweg_api::Output;
 use thalweg_cluster::grpc::{TaskState, status_of};
 use thalweg_formats::checkpoint::BundleReader;
 use thalweg_formats::{LocalStorage, Storage};
-use thalweg_graph::Scope;
 use thalweg_runtime::{Session, SessionOptions};
-use thalweg_tensor::{DType, Shape, Tensor};
+use thalweg_tensor::{Shape, Tensor};
 use thalweg_train::{
     Cluster, Conv2d, Dense, Embedding, Flatten, Initializer, Layer, LayerNorm, Lstm, Mode, Model,
-    ModelScope, MovingAverage, Optimizer, Partitioner, RunSteps, Saver, Sequential, Spread, losses,
+    MovingAverage, Optimizer, Partitioner, RunSteps, Saver, Sequential, Spread, losses,
 };
 
 /// A folder of one test; gone when dropped.
@@ -39,13 +38,13 @@ impl Drop for Folder {
     }
 }
 
-fn model() -> ModelScope {
-    ModelScope::new(Scope::new(thalweg_ops::op_registry(thalweg_ops::FAMILIES).unwrap()))
+fn model() -> Model {
+    Model::new()
 }
 
-fn session(model: &ModelScope) -> Session {
+fn session(model: &Model) -> Session {
     let kernels = thalweg_ops::kernel_registry(thalweg_ops::FAMILIES);
-    Session::new(model.to_graph(), kernels, SessionOptions::default()).unwrap()
+    Session::new(model.as_scope().to_graph(), kernels, SessionOptions::default()).unwrap()
 }
 
 fn reader(prefix: &str) -> BundleReader {
@@ -71,15 +70,17 @@ fn held(cluster: &Cluster) -> Vec<(u64, u64)> {
 
 /// Variables of 400, 40, 40, 300 and 20 bytes, on a cluster of two parameter servers.
 fn dealt(cluster: &Cluster) -> Vec<String> {
-    let model = cluster.place_scope(model(), 0).unwrap();
+    let model = cluster.place(model(), 0).unwrap();
     for (name, size) in [("a", 100), ("b", 10), ("c", 10), ("d", 75), ("e", 5)] {
-        model.variable(name, &[size], &Initializer::Ones).unwrap();
+        model.parameter(name, &[size], &Initializer::Ones);
     }
-    let init = model.init().unwrap();
-    let session = cluster.session(0, &model.to_graph()).unwrap();
-    session.run_step(&[], &[], &[&model.node_name(init)]).unwrap();
+    let init = model.init();
+    let session = cluster.session(0, &model.as_scope().to_graph()).unwrap();
+    session.run_step(&[], &[], &[&init.name().unwrap()]).unwrap();
     let device = |name: &str| {
-        model.with_graph(|graph| graph.node(graph.find(name).unwrap()).device.to_string())
+        model
+            .as_scope()
+            .with_graph(|graph| graph.node(graph.find(name).unwrap()).device.to_string())
     };
     ["a", "b", "c", "d", "e"].map(device).to_vec()
 }
@@ -131,19 +132,18 @@ fn trained(partitioner: Option<Partitioner>) -> Trained {
     if let Some(partitioner) = partitioner {
         model = model.partitioned(partitioner);
     }
-    let loss = net(&model).endpoint().unwrap();
-    let mut model = model.as_scope();
-    let step = Optimizer::adam(0.02).minimize(&mut model, loss).unwrap();
+    let loss = net(&model);
+    let step = Optimizer::adam(0.02).minimize(&loss);
     let trainable = model.trainable();
-    let averages = MovingAverage::new(0.9).update(&mut model, &trainable, &[step]).unwrap();
-    let init = model.init().unwrap();
-    let saver = Saver::of_all(&mut model).unwrap();
+    let averages = MovingAverage::new(0.9).follow(&model, &trainable, &step);
+    let init = model.init();
+    let saver = Saver::of(&model).unwrap();
     Trained {
         session: session(&model),
         saver,
-        step: model.node_name(averages),
-        loss: model.name_of(loss),
-        init: model.node_name(init),
+        step: averages.name().unwrap(),
+        loss: loss.name().unwrap(),
+        init: init.name().unwrap(),
     }
 }
 
@@ -200,19 +200,15 @@ fn parts_are_slices_in_a_checkpoint() {
 fn parts_begin_as_a_whole_would() {
     let model = model().partitioned(CUT);
     let value = Initializer::Value((0..14u8).map(f32::from).collect());
-    let parts = model.parameter("value", &[7, 2], &value).unwrap();
-    let rotated = model.parameter("rotated", &[6, 6], &Initializer::Orthogonal).unwrap();
-    let spread = model.parameter("spread", &[300, 200], &Initializer::GlorotUniform).unwrap();
+    let parts = model.parameter_parts("value", &[7, 2], &value);
+    let rotated = model.parameter_parts("rotated", &[6, 6], &Initializer::Orthogonal);
+    let spread = model.parameter_parts("spread", &[300, 200], &Initializer::GlorotUniform);
     let shapes: Vec<_> = parts.parts.iter().map(|part| part.shape.dims().to_vec()).collect();
     assert_eq!(shapes, [[3, 2], [2, 2], [2, 2]]);
-    let init = model.init().unwrap();
-    let mut top = model.top();
-    let fetches = [parts, rotated, spread].map(|whole| {
-        let value = whole.read(&mut top).unwrap();
-        top.name_of(value)
-    });
+    let init = model.init();
+    let fetches = [parts, rotated, spread].map(|whole| whole.read(&model).name().unwrap());
     let session = session(&model);
-    session.run(&[], &[], &[&model.node_name(init)]).unwrap();
+    session.run(&[], &[], &[&init.name().unwrap()]).unwrap();
     let found = session.run(&[], &fetches.each_ref().map(String::as_str), &[]).unwrap();
     assert_eq!(found[0].as_slice::<f32>().unwrap(), (0..14u8).map(f32::from).collect::<Vec<_>>());
     let rows: Vec<&[f32]> = found[1].as_slice::<f32>().unwrap().chunks_exact(6).collect();
@@ -239,25 +235,25 @@ fn rows_are_found_in_their_parts() {
         (Partitioner::Fixed { parts: 2, axis: 1 }, vec![10, 3]),
         (Partitioner::MaxBytes { bytes: 1, axis: 0, parts_max: None }, vec![10, 1, 2]),
     ] {
-        let mut model = model().partitioned(partitioner);
+        let model = model().partitioned(partitioner);
         let count: usize = dims.iter().product();
         let first = Initializer::Value((0..count).map(|i| i as f32).collect());
-        let table = model.parameter("table", &dims, &first).unwrap();
+        let table = model.parameter_parts("table", &dims, &first);
         assert!(table.parts.len() > 1);
         // The same parts, whoever asks.
-        let again = model.inference().parameter("table", &dims, &first).unwrap();
+        let again = model.inference().parameter_parts("table", &dims, &first);
         assert_eq!(again.parts.len(), table.parts.len());
-        let ids = model.input("ids", DType::Int64, &[None, None]).unwrap();
-        let rows = table.gather(&mut model, ids).unwrap();
-        let sum = Model::from(model.top()).output::<f32>(rows).sum().endpoint().unwrap();
-        let train = Optimizer::sgd(1.0).minimize(&mut model, sum).unwrap();
-        let init = model.init().unwrap();
+        let ids = model.placeholder::<i64>("ids", [None, None]);
+        let rows = table.gather(&model, &ids);
+        let sum = rows.sum();
+        let train = Optimizer::sgd(1.0).minimize(&sum);
+        let init = model.init();
         let session = session(&model);
-        session.run(&[], &[], &[&model.node_name(init)]).unwrap();
+        session.run(&[], &[], &[&init.name().unwrap()]).unwrap();
         let asked = [9i64, 0, 3, 3, 4, 8];
         let shape = Shape::new(&[3, 2]).unwrap();
         let feed = [("ids:0", Tensor::from_slice(shape, &asked).unwrap())];
-        let (rows, train) = (model.name_of(rows), model.node_name(train));
+        let (rows, train) = (rows.name().unwrap(), train.name().unwrap());
         let found = session.run(&feed, &[&rows], &[]).unwrap();
         let width = count / 10;
         let row = |&id: &i64| (0..width).map(move |i| (id as usize * width + i) as f32);
@@ -283,13 +279,16 @@ fn rows_are_found_in_their_parts() {
 fn a_variable_is_whole_or_in_parts() {
     let model = model();
     let cut = model.partitioned(CUT);
-    model.variable("whole", &[9], &Initializer::Zeros).unwrap();
-    assert_eq!(cut.parameter("whole", &[9], &Initializer::Zeros).unwrap().parts.len(), 1);
-    assert_eq!(cut.parameter("parts", &[9], &Initializer::Zeros).unwrap().parts.len(), 3);
-    let error = model.variable("parts", &[9], &Initializer::Zeros).unwrap_err();
-    assert!(error.message().contains("already partitioned"), "{error}");
-    let error = cut.parameter("parts", &[8], &Initializer::Zeros).unwrap_err();
-    assert!(error.message().contains("shape"), "{error}");
+    model.parameter("whole", &[9], &Initializer::Zeros);
+    assert_eq!(cut.parameter_parts("whole", &[9], &Initializer::Zeros).parts.len(), 1);
+    assert_eq!(cut.parameter_parts("parts", &[9], &Initializer::Zeros).parts.len(), 3);
+    model.check().unwrap();
+    let _ = model.counter::<f32>("parts", &[9], &Initializer::Zeros);
+    assert!(cut.parameter_parts("parts", &[8], &Initializer::Zeros).parts.is_empty());
+    let mistakes = model.mistakes();
+    assert_eq!(mistakes.len(), 2);
+    assert!(mistakes[0].error.message().contains("already partitioned"), "{}", mistakes[0]);
+    assert!(mistakes[1].error.message().contains("shape"), "{}", mistakes[1]);
 }
 
 /// Two workers train a net in parts over two parameter servers, in rounds; the parts and their slots
@@ -306,11 +305,10 @@ fn parts_are_trained_on_a_cluster() {
     let optimizer = Optimizer::momentum(0.05, 0.9);
     let mode = Mode::sync();
     let train = mode.minimize(&model, &optimizer, &loss, cluster.replica(0)).unwrap();
-    let mut model = model.as_scope();
-    let init = model.init().unwrap();
-    let mut saver = Saver::of_all(&mut model).unwrap();
-    let session = Arc::new(cluster.session(0, &model.to_graph()).unwrap());
-    session.run(&[], &[], &[&model.node_name(init)]).unwrap();
+    let init = model.init();
+    let mut saver = Saver::of(&model).unwrap();
+    let session = Arc::new(cluster.session(0, &model.as_scope().to_graph()).unwrap());
+    session.run(&[], &[], &[&init.name().unwrap()]).unwrap();
     let chief =
         thalweg_train::Chief::start(session.clone(), train.chief.as_ref().unwrap()).unwrap();
     session.run(&[], &[], &[train.start_worker.as_ref().unwrap()]).unwrap();

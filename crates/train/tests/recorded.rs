@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use serde_json::Value;
-use thalweg_graph::{Endpoint, Scope};
+use thalweg_api::{Any, Output, Resource, tf};
 use thalweg_runtime::{Session, SessionOptions};
-use thalweg_tensor::{DType, Result, Shape, Tensor};
+use thalweg_tensor::{Shape, Tensor};
 use thalweg_train::{
     BatchNorm, Clip, Conv2d, Dense, Embedding, Gru, Initializer, Layer, LayerNorm, Lstm, Model,
-    ModelScope, MovingAverage, Optimizer, Rate, Rule, Variable, losses,
+    MovingAverage, Optimizer, Rate, Rule, Variable, losses,
 };
 
 fn recorded(kind: &str) -> serde_json::Map<String, Value> {
@@ -15,13 +15,13 @@ fn recorded(kind: &str) -> serde_json::Map<String, Value> {
     all[kind].as_object().unwrap().clone()
 }
 
-fn model() -> ModelScope {
-    ModelScope::new(Scope::new(thalweg_ops::op_registry(thalweg_ops::FAMILIES).unwrap()))
+fn model() -> Model {
+    Model::new()
 }
 
-fn session(model: &ModelScope) -> Session {
+fn session(model: &Model) -> Session {
     let kernels = thalweg_ops::kernel_registry(thalweg_ops::FAMILIES);
-    Session::new(model.to_graph(), kernels, SessionOptions::default()).unwrap()
+    Session::new(model.as_scope().to_graph(), kernels, SessionOptions::default()).unwrap()
 }
 
 fn floats(value: &Value) -> Vec<f32> {
@@ -62,23 +62,14 @@ fn optimizers() -> Vec<(&'static str, Optimizer)> {
     ]
 }
 
-fn sum(model: &mut ModelScope, x: Endpoint) -> Result<Endpoint> {
-    model.graph().output::<f32>(x).sum().endpoint()
-}
-
 /// The problem that the recording program sets: a dense vector, and some rows of a table.
-fn problem(model: &mut ModelScope) -> Result<Endpoint> {
+fn problem(model: &Model) -> Output<f32> {
     let first = Initializer::Value(vec![1.0, -2.0, 3.0]);
-    let vector = model.variable("vector", &[3], &first)?.read(model)?;
+    let vector = model.parameter("vector", &[3], &first);
     let table = Initializer::Value((0..8u8).map(f32::from).collect());
-    let table = model.variable("table", &[4, 2], &table)?;
-    let ids = model.constant(&Tensor::vector(&[1i64, 3, 1])?)?;
-    let rows = table.gather(model, ids)?;
-    let goal = model.constant(&Tensor::vector(&[0.5f32, 0.25, 0.125])?)?;
-    let gap = model.add("SquaredDifference", &[vector, goal])?;
-    let first = sum(model, gap)?;
-    let second = model.add("L2Loss", &[rows])?;
-    model.add("AddV2", &[first, second])
+    let table = model.parameter_parts("table", &[4, 2], &table);
+    let rows = table.gather(model, &model.constant([1i64, 3, 1]));
+    vector.squared_difference([0.5, 0.25, 0.125]).sum() + rows.l2_loss()
 }
 
 #[test]
@@ -87,19 +78,17 @@ fn optimizers_move_as_tensorflows_do() {
     let ours = optimizers();
     assert_eq!(ours.len(), recorded.len(), "each that was recorded is looked at");
     for (name, optimizer) in ours {
-        let mut model = model();
-        let loss = problem(&mut model).unwrap();
-        let step = optimizer.minimize(&mut model, loss).unwrap();
-        let init = model.init().unwrap();
-        let node = |id| model.with_graph(|graph| graph.node(id).name.to_string());
-        let (step, init) = (node(step), node(init));
+        let model = model();
+        let loss = problem(&model);
+        let step = optimizer.minimize(&loss);
+        let init = model.init();
+        let (step, init) = (step.name().unwrap(), init.name().unwrap());
         let reads: Vec<(String, String)> = model
             .variables()
             .iter()
             .map(|variable| {
-                let value = variable.read(&mut model).unwrap();
-                let value = model.cast(value, DType::Float).unwrap();
-                (variable.name.clone(), model.name_of(value))
+                let value = model.value_of::<Any>(&variable.name).cast::<f32>();
+                (variable.name.clone(), value.name().unwrap())
             })
             .collect();
         let session = session(&model);
@@ -133,19 +122,16 @@ fn optimizers_move_as_kerass_do() {
     let recorded = recorded("keras_optimizers");
     assert_eq!(ours.len(), recorded.len());
     for (name, optimizer) in ours {
-        let mut model = model();
-        let loss = problem(&mut model).unwrap();
-        let step = optimizer.minimize(&mut model, loss).unwrap();
-        let init = model.init().unwrap();
-        let read = |name: &str| {
-            let value = model.find(name).unwrap().read(&mut model.top()).unwrap();
-            model.name_of(value)
-        };
+        let model = model();
+        let loss = problem(&model);
+        let step = optimizer.minimize(&loss);
+        let init = model.init();
+        let read = |name: &str| model.value_of::<f32>(name).name().unwrap();
         let reads = [read("vector"), read("table")];
         let session = session(&model);
-        session.run(&[], &[], &[&model.node_name(init)]).unwrap();
+        session.run(&[], &[], &[&init.name().unwrap()]).unwrap();
         for _ in 0..5 {
-            session.run(&[], &[], &[&model.node_name(step)]).unwrap();
+            session.run(&[], &[], &[&step.name().unwrap()]).unwrap();
         }
         for (variable, read) in ["vector", "table"].into_iter().zip(&reads) {
             let got = session.run(&[], &[read], &[]).unwrap();
@@ -160,23 +146,21 @@ fn averages_follow_as_tensorflows_do() {
     let ours = [("plain", MovingAverage::new(0.8)), ("warming", MovingAverage::new(0.8).warming())];
     for (name, average) in ours {
         let case = &recorded("averages")[name];
-        let mut model = model();
+        let model = model();
         let first = Initializer::Value(vec![1.0, -2.0, 3.0]);
-        let vector = model.variable("vector", &[3], &first).unwrap();
-        let value = vector.read(&mut model).unwrap();
-        let goal = model.constant(&Tensor::vector(&[0.5f32, 0.25, 0.125]).unwrap()).unwrap();
-        let gap = model.add("SquaredDifference", &[value, goal]).unwrap();
-        let loss = sum(&mut model, gap).unwrap();
-        let step = Optimizer::sgd(0.1).minimize(&mut model, loss).unwrap();
-        let follow = average.update(&mut model, std::slice::from_ref(&vector), &[step]).unwrap();
+        let vector = model.parameter("vector", &[3], &first);
+        let loss = vector.squared_difference([0.5, 0.25, 0.125]).sum();
+        let vector = model.find("vector").unwrap();
+        let step = Optimizer::sgd(0.1).minimize(&loss);
+        let follow = average.follow(&model, std::slice::from_ref(&vector), &step);
         let kept = average.of(&model, &vector).unwrap();
         assert_eq!(kept.name, case["name"].as_str().unwrap());
-        let read = kept.read(&mut model).unwrap();
-        let (init, read) = (model.init().unwrap(), model.name_of(read));
+        let read = model.value_of::<f32>(&kept.name).name().unwrap();
+        let init = model.init();
         let session = session(&model);
-        session.run(&[], &[], &[&model.node_name(init)]).unwrap();
+        session.run(&[], &[], &[&init.name().unwrap()]).unwrap();
         for wanted in case["values"].as_array().unwrap() {
-            session.run(&[], &[], &[&model.node_name(follow)]).unwrap();
+            session.run(&[], &[], &[&follow.name().unwrap()]).unwrap();
             let got = session.run(&[], &[&read], &[]).unwrap();
             assert_close(name, got[0].as_slice::<f32>().unwrap(), &floats(wanted));
         }
@@ -204,17 +188,13 @@ fn sampled_losses_are_tensorflows() {
             _ => losses::nce,
         };
         let loss = loss(&model, (&weights, &biases), (&inputs, &labels), sampled);
-        let (loss, mut model) = (loss.endpoint().unwrap(), model.as_scope());
-        let step = Optimizer::sgd(0.5).minimize(&mut model, loss).unwrap();
-        let read = |variable: &Variable| {
-            let value = variable.read(&mut model.top()).unwrap();
-            model.name_of(value)
-        };
+        let step = Optimizer::sgd(0.5).minimize(&loss);
+        let read = |variable: &Variable| model.value_of::<f32>(&variable.name).name().unwrap();
         let reads = [read(&weights.variables()[0]), read(&biases.variables()[0])];
-        let (init, step) = (model.init().unwrap(), model.node_name(step));
-        let loss = model.name_of(loss);
+        let (init, step) = (model.init(), step.name().unwrap());
+        let loss = loss.name().unwrap();
         let session = session(&model);
-        session.run(&[], &[], &[&model.node_name(init)]).unwrap();
+        session.run(&[], &[], &[&init.name().unwrap()]).unwrap();
         let got: Vec<f32> = (0..5)
             .map(|_| session.run(&[], &[&loss], &[&step]).unwrap()[0].scalar_value().unwrap())
             .collect();
@@ -245,10 +225,8 @@ fn rates_fall_as_tensorflows_do() {
     let recorded = recorded("rates");
     assert_eq!(rates.len(), recorded.len());
     for (name, rate) in rates {
-        let mut model = model();
-        let step = model.input("step", DType::Int64, &[]).unwrap();
-        let value = rate.build(&mut model, step).unwrap();
-        let value = model.name_of(value);
+        let model = model();
+        let value = rate.at(&model, &model.placeholder("step", [])).name().unwrap();
         let session = session(&model);
         let at = |step: i64| {
             let got = session.run(&[("step:0", Tensor::scalar(step))], &[&value], &[]).unwrap();
@@ -290,20 +268,17 @@ fn layers_give_what_kerass_do() {
         };
         let x = model.placeholder::<f32>("x", &known[..]);
         let y = layer.build(&model, &x.any());
-        let (x, y) = (x.endpoint().unwrap(), y.endpoint().unwrap());
-        let mut model = model.as_scope();
         let mut sets = Vec::new();
         for variable in model.variables() {
             let weight = variable.name.strip_prefix(prefix).unwrap().trim_start_matches('/');
             let value =
                 Tensor::from_slice(variable.shape.clone(), &floats(&case["weights"][weight]));
-            let value = model.constant(&value.unwrap()).unwrap();
-            let set = model.op("AssignVariableOp").inputs(&[variable.handle, value]);
-            let set = set.build_node().unwrap();
-            sets.push(model.with_graph(|graph| graph.node(set).name.to_string()));
+            let handle = model.output::<Resource>(variable.handle);
+            let set = tf::assign_variable_op::<f32>(handle, value.unwrap());
+            sets.push(set.name().unwrap());
         }
         assert_eq!(sets.len(), case["weights"].as_object().unwrap().len(), "{name}");
-        let (x, y) = (model.name_of(x), model.name_of(y));
+        let (x, y) = (x.name().unwrap(), y.name().unwrap());
         let session = session(&model);
         let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
         session.run(&[], &[], &sets).unwrap();

@@ -113,10 +113,8 @@ impl Race {
         let optimizer = Optimizer::sgd(0.1).locking();
         let replica = cluster.replica(index);
         let train = self.mode.minimize(&model, &optimizer, &loss, replica)?;
-        let model = model.as_scope();
-        let init = model.init()?;
-        let session = Arc::new(cluster.session(index, &model.to_graph())?);
-        let (init, loss) = (model.node_name(init), loss.name()?);
+        let (init, loss) = (model.init().name()?, loss.name()?);
+        let session = Arc::new(cluster.session(index, &model.as_scope().to_graph())?);
         Ok(Worker { session, train, init, loss })
     }
 

@@ -2,8 +2,7 @@
 //! time step.
 
 use crate::model::concat;
-use thalweg_api::{Any, NewOp, Output};
-use thalweg_graph::{Endpoint, Scope};
+use thalweg_api::{Any, NewOp, Output, foldl, scan};
 
 use super::Layer;
 use super::dense::rows_times;
@@ -134,20 +133,10 @@ fn over_time(
     gives_all: bool,
     cell: impl Fn(&Output<f32>, &Output<f32>) -> Output<f32>,
 ) -> Output<f32> {
-    let (Ok(rows), Ok(first)) = (rows.endpoint(), first.endpoint()) else {
-        return layer.poisoned();
-    };
-    let step = |scope: &mut Scope, state: &[Endpoint], row: &[Endpoint]| {
-        let body = layer.with_scope(scope.clone());
-        let [state, row] = [state[0], row[0]].map(|at| body.output::<f32>(at));
-        Ok(vec![cell(&state, &row).endpoint()?])
-    };
-    let states = layer.build(|model| {
-        let states = match gives_all {
-            true => model.scan(&[rows], &[first], step)?,
-            false => model.foldl(&[rows], &[first], step)?,
-        };
-        Ok(states[0])
-    });
-    if gives_all { states.transpose([1, 0, 2]) } else { states }
+    let step = |state: Output<f32>, row: Output<f32>| cell(&state, &row);
+    let (rows, first) = (rows.within(layer), first.within(layer));
+    match gives_all {
+        true => scan(&rows, first, step).transpose([1, 0, 2]),
+        false => foldl(&rows, first, step),
+    }
 }

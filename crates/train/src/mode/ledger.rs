@@ -1,10 +1,11 @@
 //! Updates that record their samples in the lease table in the same critical section.
 
-use thalweg_graph::{Adjoint, IndexedSlices, NodeId, Output};
+use thalweg_api::{Any, NewOp, Operation, Output};
 use thalweg_tensor::Result;
 
+use crate::gradient::Gradients;
 use crate::leases::{Batch, Leases};
-use crate::{ModelScope, Optimizer, Variable};
+use crate::{Gradient, Model, Optimizer};
 
 /// The lease table of a worker's samples, and the batch that the worker feeds.
 #[cfg_attr(
@@ -17,50 +18,43 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// As [`Optimizer::clip_and_apply`]; the variables are updated and the samples are recorded in
-    /// one critical section.
+    /// Clips and applies gradients; the variables are updated and the samples are recorded in one
+    /// critical section.
     pub(super) fn apply(
         &self,
-        model: &mut ModelScope,
+        model: &Model,
         optimizer: &Optimizer,
-        gradients: &[(Variable, Adjoint)],
-    ) -> Result<NodeId> {
-        let here = |model: &ModelScope, _: &Variable| model.with_scope((**model).clone());
-        let gradients = optimizer.clipped(model, gradients.to_vec(), here)?;
-        let (gradients, ready) = arrived(model, &gradients)?;
+        gradients: &Gradients,
+    ) -> Result<Operation> {
+        let gradients = optimizer.clipped(model, gradients.clone(), |_| model.graph().clone());
+        let (gradients, ready) = arrived(model, &gradients);
         let commit = self.leases.commit(model, &self.batch, &ready, |inside| {
-            optimizer.change_all(inside, &gradients)
+            optimizer.change_all(&model.at(inside.clone()), &gradients)
         })?;
-        let last = [vec![commit], model.updates()].concat();
-        model.op("NoOp").name("train_step").after(&last).build_node()
+        Ok(model.train_step(vec![commit]))
     }
 }
 
-type Gradients = Vec<(Variable, Adjoint)>;
-
 /// Copies of the gradients on the devices of their variables, and the nodes after which they are
 /// there, so that no transfer is pending when the critical section begins.
-fn arrived(
-    model: &ModelScope,
-    gradients: &[(Variable, Adjoint)],
-) -> Result<(Gradients, Vec<NodeId>)> {
+fn arrived(model: &Model, gradients: &Gradients) -> (Gradients, Vec<Operation>) {
     let (mut there, mut nodes) = (Vec::with_capacity(gradients.len()), Vec::new());
-    for (variable, adjoint) in gradients {
-        let mut beside = model.top_on(&variable.device);
-        let mut here = |output: Output| {
-            let output = beside.op("Identity").name("arrived").input(output).build()?;
-            nodes.push(output.node);
-            Result::Ok(output)
+    for (variable, gradient) in gradients {
+        let beside = model.root().device(&variable.device);
+        let mut here = |x: &Output<Any>| -> Output<Any> {
+            let x: Output<Any> = NewOp::new(&beside, "Identity").name("arrived").input(x).output();
+            nodes.push(x.operation());
+            x
         };
-        let adjoint = match *adjoint {
-            Adjoint::Dense(gradient) => Adjoint::Dense(here(gradient)?),
-            Adjoint::Sparse(rows) => Adjoint::Sparse(IndexedSlices {
-                values: here(rows.values)?,
-                indices: here(rows.indices)?,
-                dense_shape: here(rows.dense_shape)?,
-            }),
+        let gradient = match gradient {
+            Gradient::Dense(gradient) => Gradient::Dense(here(gradient)),
+            Gradient::Sparse { values, indices, dense_shape } => Gradient::Sparse {
+                values: here(values),
+                indices: here(indices),
+                dense_shape: here(dense_shape),
+            },
         };
-        there.push((variable.clone(), adjoint));
+        there.push((variable.clone(), gradient));
     }
-    Ok((there, nodes))
+    (there, nodes)
 }

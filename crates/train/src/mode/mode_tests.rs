@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use thalweg_graph::Scope;
+use thalweg_api::tf;
 use thalweg_runtime::{RunOptions, Session, SessionOptions};
-use thalweg_tensor::{Code, DType, Result, Tensor};
+use thalweg_tensor::{Code, Result, Tensor};
 
 use super::{Coordinated, Ledger, Mode, Order, Replica};
 use crate::leases::{Batch, Leases, Shards};
-use crate::{Chief, Initializer, ModelScope, Optimizer, RunSteps};
+use crate::{Chief, Initializer, Model, Optimizer, RunSteps};
 
 const GENERATION: i64 = 1;
 /// Samples of a shard, which is a batch.
@@ -32,53 +32,43 @@ struct Crew {
 
 impl Crew {
     fn new(mode: Mode, count: usize, shards: usize) -> Result<Crew> {
-        let ops = thalweg_ops::op_registry(thalweg_ops::FAMILIES)?;
-        let mut model = ModelScope::new(Scope::new(ops));
+        let model = Model::new();
         let samples = Shards::new(shards * BATCH as usize, BATCH as usize, 1)?;
         let leases = Leases::new(&model, samples, 1, Duration::from_secs(1000))?;
-        let leases = leases.with_offers(&model, count)?;
-        let shard = model.input("shard", DType::Int64, &[Some(1)])?;
-        let dense = model.variable("dense", &[shards], &Initializer::Zeros)?;
-        let rows = model.variable("rows", &[shards], &Initializer::Zeros)?;
-        let depth = model.int(shards as i32)?;
-        let (one, zero) = (model.float(-1.0)?, model.float(0.0)?);
-        let one_hot = model.add("OneHot", &[shard, depth, one, zero])?;
-        let axes = model.ints(&[0, 1])?;
-        let value = dense.read(&mut model)?;
-        let product = model.add("Mul", &[value, one_hot])?;
-        let of_dense = model.add("Sum", &[product, axes])?;
-        let row = rows.gather(&mut model, shard)?;
-        let axis = model.int(0)?;
-        let of_rows = model.add("Sum", &[row, axis])?;
-        let loss = model.add("Sub", &[of_dense, of_rows])?;
+        let leases = leases.with_offers(&model, count);
+        let shard = model.placeholder::<i64>("shard", [Some(1)]);
+        let [dense, rows] = ["dense", "rows"]
+            .map(|name| model.parameter_parts(name, &[shards], &Initializer::Zeros));
+        let one_hot = tf::one_hot(&shard, shards as i32, -1.0f32, 0.0);
+        let of_dense = (dense.read(&model) * one_hot).sum();
+        let loss = of_dense - rows.gather(&model, &shard).sum();
+        let optimizer = Optimizer::sgd(1.0);
         let mut workers = Vec::new();
         for index in 0..count {
-            let ledger = Ledger { leases: leases.clone(), batch: leases.batch(&model)? };
+            let ledger = Ledger { leases: leases.clone(), batch: leases.batch(&model) };
             let replica = Replica { index, count };
-            let optimizer = Optimizer::sgd(1.0);
-            let gradients = optimizer.whole_gradients(&mut model, loss)?;
-            let terms = (replica, Some(&ledger));
-            let step = mode.apply(&mut model, &optimizer, &gradients, terms)?;
+            let gradients = optimizer.whole_gradients(&model, &loss)?;
+            let step = mode.apply(&model, &optimizer, &gradients, (replica, Some(&ledger)))?;
             let Batch { worker, generation, shard, used, count } = ledger.batch;
-            let fed = [worker, generation, shard, used, count].map(|output| model.name_of(output));
+            let fed = [worker, generation, shard, used, count].map(|fed| fed.name().unwrap());
             workers.push((step, fed));
         }
-        let claim = leases.claim(&model)?;
-        let fed = [claim.worker, claim.generation, claim.is_late].map(|fed| model.name_of(fed));
-        let fetched = [claim.shard, claim.left].map(|output| model.name_of(output));
-        let claim = (fed, fetched, model.node_name(claim.done));
-        let release = leases.release(&model)?;
-        let release = (model.name_of(release.0), model.node_name(release.1));
-        let set = leases.set_generation(&model)?;
-        let (_, table) = leases.state(&model)?;
-        let init = model.init()?;
-        let values = [dense.read(&mut model)?, rows.read(&mut model)?];
-        let state = [table, values[0], values[1]].map(|output| model.name_of(output));
+        let claim = leases.claim(&model);
+        let fed = [claim.worker, claim.generation, claim.is_late].map(|fed| fed.name().unwrap());
+        let fetched = [claim.shard, claim.left].map(|fetched| fetched.name().unwrap());
+        let claim = (fed, fetched, claim.done.name()?);
+        let (released, release) = leases.release(&model);
+        let release = (released.name()?, release.name()?);
+        let (fed, set) = leases.set_generation(&model);
+        let (_, table) = leases.state(&model);
+        let [dense, rows] = [dense, rows].map(|value| value.read(&model).name());
+        let state = [table.name()?, dense?, rows?];
+        let init = model.init().name()?;
         let kernels = thalweg_ops::kernel_registry(thalweg_ops::FAMILIES);
-        let session = Session::new(model.to_graph(), kernels, SessionOptions::default())?;
-        session.run(&[], &[], &[&model.node_name(init)])?;
-        let set = (model.name_of(set.0), model.node_name(set.1));
-        session.run(&[(&set.0, Tensor::scalar(GENERATION))], &[], &[&set.1])?;
+        let graph = model.as_scope().to_graph();
+        let session = Session::new(graph, kernels, SessionOptions::default())?;
+        session.run(&[], &[], &[&init])?;
+        session.run(&[(&fed.name()?, Tensor::scalar(GENERATION))], &[], &[&set.name()?])?;
         Ok(Crew { session: Arc::new(session), workers, claim, release, state })
     }
 

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_graph::{Adjoint, IndexedSlices, NodeId, Output, Scope};
-use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor};
+use thalweg_api::{Any, Built, Graph, NewOp, Operation, Output, Ref, tf};
+use thalweg_tensor::{DType, PartialShape};
 
 use super::Order;
-use super::sync::{clear, take};
 use super::towers::joined;
+use crate::gradient::Gradients;
+use crate::model::NewLocal;
 use crate::optimizer::summed_rows;
-use crate::{ModelScope, Variable};
+use crate::state::State;
+use crate::view::{cast_to, number};
+use crate::{Gradient, Model, Variable};
 
 /// Buffers for the gradients of all variables.
 pub(super) struct Store {
@@ -17,10 +20,10 @@ pub(super) struct Store {
 }
 
 /// The workers whose gradients a round applies.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Admitted {
-    /// A float vector: 1 for each worker whose gradient is applied, else 0.
-    pub votes: Output,
+    /// A vector: 1 for each worker whose gradient is applied, else 0.
+    pub votes: Output<f32>,
     /// The number of workers.
     pub count: usize,
 }
@@ -34,325 +37,283 @@ struct Place {
 
 enum Kind {
     /// One accumulator for all workers, which keeps their sum.
-    Sum(Output),
+    Sum(Output<Ref<String>>),
     /// A slot variable per worker; for sparse gradients one of indices and one of values.
     Slots(Vec<Slot>),
 }
 
-#[derive(Clone, Copy)]
 struct Slot {
-    values: Output,
-    indices: Option<Output>,
+    values: State<Any>,
+    indices: Option<State<i64>>,
 }
 
 impl Store {
-    pub(super) fn new(
-        model: &ModelScope,
-        gradients: &[(Variable, Adjoint)],
-        count: usize,
-        order: Order,
-    ) -> Result<Store> {
-        let place = |(variable, adjoint): &(Variable, Adjoint)| {
-            let is_sparse = matches!(adjoint, Adjoint::Sparse(_));
+    pub(super) fn new(model: &Model, gradients: &Gradients, count: usize, order: Order) -> Store {
+        let place = |(variable, gradient): &(Variable, Gradient)| {
+            let is_sparse = matches!(gradient, Gradient::Sparse { .. });
+            let slot = |index| Slot::new(model, variable, is_sparse, index);
             let kind = match order {
-                Order::Arrival => Kind::Sum(accumulator(model, variable, is_sparse)?),
-                Order::Worker => {
-                    let slot = |index| Slot::new(model, variable, is_sparse, index);
-                    Kind::Slots((0..count).map(slot).collect::<Result<_>>()?)
-                }
+                Order::Arrival => Kind::Sum(accumulator(model, variable, is_sparse)),
+                Order::Worker => Kind::Slots((0..count).map(slot).collect()),
             };
-            Ok(Place { variable: variable.clone(), is_sparse, kind })
+            Place { variable: variable.clone(), is_sparse, kind }
         };
-        Ok(Store { places: gradients.iter().map(place).collect::<Result<_>>()? })
+        Store { places: gradients.iter().map(place).collect() }
     }
 
     /// Adds a worker's gradients; returns the nodes that must have run before the worker votes.
     pub(super) fn deliver(
         &self,
-        model: &ModelScope,
-        gradients: &[(Variable, Adjoint)],
+        view: &Graph,
+        gradients: &Gradients,
         index: usize,
-        round: Output,
-    ) -> Result<Vec<NodeId>> {
-        let mut model = model.with_scope(model.child("deliver"));
-        let mut nodes = Vec::with_capacity(self.places.len());
-        for (place, (_, adjoint)) in self.places.iter().zip(gradients) {
-            nodes.extend(place.deliver(&mut model, *adjoint, index, round)?);
-        }
-        Ok(nodes)
+        round: &Output<i64>,
+    ) -> Vec<Operation> {
+        let at = view.scope("deliver");
+        let places = self.places.iter().zip(gradients);
+        places
+            .flat_map(|(place, (_, gradient))| place.deliver(&at, gradient, index, round))
+            .collect()
     }
 
     /// The mean of the gradients of the admitted workers.
-    pub(super) fn combine(
-        &self,
-        model: &ModelScope,
-        admitted: Admitted,
-    ) -> Result<Vec<(Variable, Adjoint)>> {
-        let model = model.with_scope(model.child("combine"));
+    pub(super) fn combine(&self, view: &Graph, admitted: &Admitted) -> Gradients {
+        let at = view.scope("combine");
         // The votes are copied once to each parameter server.
-        let mut weights: BTreeMap<&str, Weights> = BTreeMap::new();
-        let mut combined = Vec::with_capacity(self.places.len());
-        for place in &self.places {
-            let device = place.variable.device.as_str();
-            let mut beside = model.on(device);
-            if !weights.contains_key(device) {
-                weights.insert(device, Weights::new(&mut beside, admitted)?);
-            }
-            let mean = place.mean(&mut beside, &weights[device])?;
-            combined.push((place.variable.clone(), mean));
-        }
-        Ok(combined)
+        let mut weights: BTreeMap<String, Weights> = BTreeMap::new();
+        let mean = |place: &Place| {
+            let (variable, beside) = (place.variable.clone(), at.device(&place.variable.device));
+            let weights = weights.entry(variable.device.clone());
+            let weights = weights.or_insert_with(|| Weights::new(&beside, admitted));
+            let mean = place.mean(&beside, weights);
+            (variable, mean)
+        };
+        self.places.iter().map(mean).collect()
     }
 
     /// Whether each accumulator holds the gradients of the admitted workers and no others.
-    pub(super) fn are_whole(&self, model: &ModelScope, admitted: Admitted) -> Result<Vec<Output>> {
-        let model = model.with_scope(model.child("whole"));
-        let mut whole = Vec::new();
-        for place in &self.places {
-            let Kind::Sum(accumulator) = place.kind else { continue };
-            let mut beside = model.on(&place.variable.device);
-            let count = beside.add("AccumulatorNumAccumulated", &[accumulator])?;
-            let count = beside.cast(count, DType::Float)?;
-            let axis = beside.int(0)?;
-            let wanted = beside.add("Sum", &[admitted.votes, axis])?;
-            whole.push(beside.add("Equal", &[count, wanted])?);
-        }
-        Ok(whole)
+    pub(super) fn are_whole(&self, view: &Graph, admitted: &Admitted) -> Vec<Output<bool>> {
+        let at = view.scope("whole");
+        let is_whole = |(place, accumulator): (&Place, &Output<_>)| {
+            let beside = at.device(&place.variable.device);
+            let count = tf::accumulator_num_accumulated(accumulator.within(&beside));
+            count.cast::<f32>().equal(admitted.votes.within(&beside).sum())
+        };
+        self.accumulators().map(is_whole).collect()
     }
 
-    /// Empties the accumulators.
-    pub(super) fn clear(&self, model: &ModelScope, round: Output) -> Result<Vec<NodeId>> {
-        let model = model.with_scope(model.child("clear"));
-        let mut nodes = Vec::new();
-        for place in &self.places {
-            let Kind::Sum(accumulator) = place.kind else { continue };
-            let mut beside = model.on(&place.variable.device);
-            nodes.push(clear(&mut beside, accumulator, round, |scope, last| {
-                place.add_nothing(scope, accumulator, last)
-            })?);
-        }
-        Ok(nodes)
+    /// Empties the accumulators for `round`; gradients with an earlier round number are dropped from
+    /// then on.
+    pub(super) fn clear(&self, view: &Graph, round: &Output<i64>) -> Vec<Operation> {
+        let at = view.scope("clear");
+        let clear = |(place, accumulator): (&Place, &Output<_>)| {
+            let at = at.device(&place.variable.device);
+            let set = |at: &Graph| tf::accumulator_set_global_step(accumulator.within(at), round);
+            // A zero gradient, so that there is one to take.
+            let added = place.add_nothing(&at.after(&[&set(&at)]), accumulator);
+            let taken = place.take(&at.after(&[&added]), accumulator);
+            // Taking the gradient has incremented the round.
+            set(&at.after(&[&taken.operation()]))
+        };
+        self.accumulators().map(clear).collect()
+    }
+
+    fn accumulators(&self) -> impl Iterator<Item = (&Place, &Output<Ref<String>>)> {
+        self.places.iter().filter_map(|place| match &place.kind {
+            Kind::Sum(accumulator) => Some((place, accumulator)),
+            Kind::Slots(_) => None,
+        })
     }
 }
 
 impl Place {
     fn deliver(
         &self,
-        model: &mut ModelScope,
-        adjoint: Adjoint,
+        at: &Graph,
+        gradient: &Gradient,
         index: usize,
-        round: Output,
-    ) -> Result<Vec<NodeId>> {
-        let (values, indices) = match adjoint {
-            Adjoint::Dense(values) => (values, None),
+        round: &Output<i64>,
+    ) -> Vec<Operation> {
+        let (values, indices) = match gradient {
+            Gradient::Dense(values) => (values.clone(), None),
             // Duplicate rows are summed on the worker, so that fewer are transferred.
-            Adjoint::Sparse(rows) => {
-                let (values, indices) = summed_rows(model, rows)?;
-                (values, Some(model.cast(indices, DType::Int64)?))
+            Gradient::Sparse { values, indices, .. } => {
+                let (values, indices) = summed_rows(at, values, indices);
+                (values, Some(cast_to(&indices, DType::Int64).typed()))
             }
         };
-        let mut beside = model.on(&self.variable.device);
+        let beside = at.device(&self.variable.device);
         match (&self.kind, indices) {
             (Kind::Sum(accumulator), Some(indices)) => {
-                Ok(vec![self.add_rows(&mut beside, *accumulator, round, (values, indices))?])
+                vec![self.add_rows(&beside, accumulator, round, (&values, &indices))]
             }
             (Kind::Sum(accumulator), None) => {
-                let node = beside.op("AccumulatorApplyGradient");
-                Ok(vec![node.inputs(&[*accumulator, round, values]).build_node()?])
+                let accumulator = accumulator.within(&beside);
+                vec![tf::accumulator_apply_gradient(accumulator, round, &values)]
             }
-            (Kind::Slots(slots), indices) => slots[index].set(&mut beside, values, indices),
+            (Kind::Slots(slots), indices) => slots[index].set(&beside, &values, indices.as_ref()),
         }
     }
 
-    fn mean(&self, model: &mut ModelScope, weights: &Weights) -> Result<Adjoint> {
+    fn mean(&self, at: &Graph, weights: &Weights) -> Gradient {
         match &self.kind {
             Kind::Sum(accumulator) => {
-                let taken = take(model, *accumulator, 1)?;
+                let taken = self.take(at, accumulator);
                 if !self.is_sparse {
-                    return Ok(Adjoint::Dense(taken));
+                    return Gradient::Dense(taken.output(0));
                 }
                 // The accumulator holds the sum: TensorFlow's mean of a row is over those who have
                 // the row, not over all workers.
-                let [indices, values] = [0, 1].map(|index| Output { index, ..taken });
-                self.mean_of_rows(model, (indices, values), weights.voters)
+                self.mean_of_rows((taken.output(0), taken.output(1)), &weights.voters)
             }
             Kind::Slots(slots) if self.is_sparse => {
-                let (mut indices, mut values) = (Vec::new(), Vec::new());
-                for (slot, is_admitted) in slots.iter().zip(&weights.is_admitted) {
-                    let (of_slot, rows) = slot.rows_if(model, *is_admitted, &self.variable)?;
-                    indices.push(of_slot);
-                    values.push(rows);
-                }
-                let rows = (joined(model, &indices)?, joined(model, &values)?);
-                self.mean_of_rows(model, rows, weights.voters)
+                let admitted = slots.iter().zip(&weights.is_admitted);
+                let rows = admitted.map(|(slot, is)| slot.rows_if(at, is, &self.variable));
+                let (indices, values): (Vec<_>, Vec<_>) = rows.unzip();
+                self.mean_of_rows((joined(at, &indices), joined(at, &values)), &weights.voters)
             }
             Kind::Slots(slots) => {
                 let dtype = self.variable.dtype;
-                let zero = model.number(dtype, 0.0)?;
-                let mut parts = Vec::with_capacity(slots.len());
-                for (slot, is_admitted) in slots.iter().zip(&weights.is_admitted) {
-                    let value = read(model, slot.values, dtype)?;
-                    parts.push(model.add("SelectV2", &[*is_admitted, value, zero])?);
-                }
-                let sum = model.op("AddN").inputs(&parts).build()?;
-                let count = model.cast(weights.voters, dtype)?;
-                Ok(Adjoint::Dense(model.add("RealDiv", &[sum, count])?))
+                let zero = number(at, dtype, 0.0);
+                let admitted = slots.iter().zip(&weights.is_admitted);
+                let parts: Vec<Output<Any>> =
+                    admitted.map(|(slot, is)| is.select(slot.values.read(at), &zero)).collect();
+                Gradient::Dense(tf::add_n(at, &parts) / cast_to(&weights.voters, dtype))
             }
         }
     }
 
     fn mean_of_rows(
         &self,
-        model: &mut ModelScope,
-        (indices, values): (Output, Output),
-        count: Output,
-    ) -> Result<Adjoint> {
-        let count = model.cast(count, self.variable.dtype)?;
-        let values = model.add("RealDiv", &[values, count])?;
-        let dense_shape = model.constant(&dims(&self.variable.shape)?)?;
-        Ok(Adjoint::Sparse(IndexedSlices { values, indices, dense_shape }))
+        (indices, values): (Output<i64>, Output<Any>),
+        count: &Output<f32>,
+    ) -> Gradient {
+        let values = values / cast_to(count, self.variable.dtype);
+        let dense_shape = values.graph().constant(self.dims()).any();
+        Gradient::Sparse { values, indices: indices.any(), dense_shape }
+    }
+
+    /// The gradient in an accumulator, once it has one: indices and values if it is sparse.
+    fn take(&self, at: &Graph, accumulator: &Output<Ref<String>>) -> Built {
+        let op = match self.is_sparse {
+            true => "SparseAccumulatorTakeGradient",
+            false => "AccumulatorTakeGradient",
+        };
+        NewOp::new(at, op).input(accumulator).input(1).attr("dtype", self.variable.dtype).build()
     }
 
     fn add_rows(
         &self,
-        scope: &mut Scope,
-        accumulator: Output,
-        round: Output,
-        (values, indices): (Output, Output),
-    ) -> Result<NodeId> {
-        let shape = scope.constant(&dims(&self.variable.shape)?)?;
-        let node = scope.op("SparseAccumulatorApplyGradient");
-        let node = node.inputs(&[accumulator, round, indices, values, shape]);
-        node.attr("has_known_shape", true).build_node()
+        at: &Graph,
+        accumulator: &Output<Ref<String>>,
+        round: &Output<i64>,
+        (values, indices): (&Output<Any>, &Output<i64>),
+    ) -> Operation {
+        let (accumulator, dims) = (accumulator.within(at), self.dims());
+        tf::sparse_accumulator_apply_gradient(accumulator, round, indices, values, dims, true)
     }
 
-    /// Adds a zero gradient.
-    fn add_nothing(&self, scope: &mut Scope, accumulator: Output, round: Output) -> Result<NodeId> {
-        let zero = scope.number(self.variable.dtype, 0.0)?;
-        let mut zeros = |dims: &[usize]| {
-            let dims: Vec<i64> = dims.iter().map(|dim| *dim as i64).collect();
-            let dims = scope.constant(&Tensor::vector(&dims)?)?;
-            scope.add("Fill", &[dims, zero])
-        };
-        let shape = self.variable.shape.dims();
+    /// Adds a zero gradient for a round after all others.
+    fn add_nothing(&self, at: &Graph, accumulator: &Output<Ref<String>>) -> Operation {
+        let (last, mut dims) = (at.constant(i64::MAX), self.dims());
+        let zeros = |dims: Vec<i64>| zeros(at, self.variable.dtype, dims);
         if !self.is_sparse {
-            let zeros = zeros(shape)?;
-            let node = scope.op("AccumulatorApplyGradient");
-            return node.inputs(&[accumulator, round, zeros]).build_node();
+            return tf::accumulator_apply_gradient(accumulator.within(at), &last, zeros(dims));
         }
-        let row = zeros(&[&[1], &shape[1..]].concat())?;
-        let first = scope.constant(&Tensor::vector(&[0i64])?)?;
-        self.add_rows(scope, accumulator, round, (row, first))
+        dims[0] = 1;
+        self.add_rows(at, accumulator, &last, (&zeros(dims), &at.constant([0])))
+    }
+
+    fn dims(&self) -> Vec<i64> {
+        dims(&self.variable)
     }
 }
 
+/// The shape of a variable.
+fn dims(variable: &Variable) -> Vec<i64> {
+    variable.shape.dims().iter().map(|dim| *dim as i64).collect()
+}
+
+fn zeros(at: &Graph, dtype: DType, dims: Vec<i64>) -> Output<Any> {
+    tf::fill(at.constant(dims), number(at, dtype, 0.0))
+}
+
 impl Slot {
-    fn new(model: &ModelScope, variable: &Variable, is_sparse: bool, index: usize) -> Result<Slot> {
+    fn new(model: &Model, variable: &Variable, is_sparse: bool, index: usize) -> Slot {
         let name = format!("coordination/{}/worker_{index}", variable.name);
         let (device, dtype) = (variable.device.as_str(), variable.dtype);
-        let first = |rows: Option<usize>| {
-            let mut dims: Vec<i64> = variable.shape.dims().iter().map(|dim| *dim as i64).collect();
-            if let (Some(rows), Some(first)) = (rows, dims.first_mut()) {
-                *first = rows as i64;
-            }
-            move |scope: &mut Scope| {
-                let dims = scope.constant(&Tensor::vector(&dims)?)?;
-                let zero = scope.number(dtype, 0.0)?;
-                scope.add("Fill", &[dims, zero])
-            }
-        };
-        if !is_sparse {
-            let shape = PartialShape::from(&variable.shape);
-            let values = model.local(&name, device, dtype, &shape, Some(&first(None)))?;
-            return Ok(Slot { values, indices: None });
+        let (mut first, mut shape) = (dims(variable), PartialShape::from(&variable.shape));
+        if is_sparse {
+            first[0] = 0;
+            let rest = variable.shape.dims().iter().skip(1).map(|dim| Some(*dim));
+            shape = PartialShape::new(std::iter::once(None).chain(rest));
         }
-        let rest = variable.shape.dims().iter().skip(1).map(|dim| Some(*dim));
-        let shape = PartialShape::new(std::iter::once(None).chain(rest));
-        let values = model.local(&name, device, dtype, &shape, Some(&first(Some(0))))?;
-        let none = |scope: &mut Scope| scope.constant(&Tensor::vector::<i64>(&[])?);
-        let (name, shape) = (format!("{name}/rows"), PartialShape::new([None]));
-        let indices = model.local(&name, device, DType::Int64, &shape, Some(&none))?;
-        Ok(Slot { values, indices: Some(indices) })
+        let new = NewLocal { name: &name, device, dtype, shape };
+        let values = model.local(&new, |g| Some(zeros(g, dtype, first)));
+        let indices = is_sparse.then(|| {
+            let (name, none) = (format!("{name}/rows"), |g: &Graph| Some(g.constant([0i64; 0])));
+            model.local_ints((&name, device), PartialShape::new([None]), none)
+        });
+        Slot { values, indices }
     }
 
     fn set(
-        self,
-        scope: &mut Scope,
-        values: Output,
-        indices: Option<Output>,
-    ) -> Result<Vec<NodeId>> {
-        let mut set = |handle: Output, value: Output| {
-            scope.op("AssignVariableOp").inputs(&[handle, value]).build_node()
-        };
-        let mut nodes = vec![set(self.values, values)?];
-        if let (Some(handle), Some(indices)) = (self.indices, indices) {
-            nodes.push(set(handle, indices)?);
+        &self,
+        at: &Graph,
+        values: &Output<Any>,
+        indices: Option<&Output<i64>>,
+    ) -> Vec<Operation> {
+        let mut nodes = vec![self.values.assign(at, values)];
+        if let (Some(slot), Some(indices)) = (&self.indices, indices) {
+            nodes.push(slot.assign(at, indices));
         }
-        Ok(nodes)
+        nodes
     }
 
     /// Indices and values of the gradient's rows if the worker is admitted, else none.
     fn rows_if(
-        self,
-        model: &mut ModelScope,
-        is_admitted: Output,
+        &self,
+        at: &Graph,
+        is_admitted: &Output<bool>,
         variable: &Variable,
-    ) -> Result<(Output, Output)> {
-        let all = model.ints(&[-1])?;
-        let none = model.ints(&[0])?;
-        let count = model.add("SelectV2", &[is_admitted, all, none])?;
-        let indices = read(model, self.indices.unwrap_or(self.values), DType::Int64)?;
-        let indices = model.add("Slice", &[indices, none, count])?;
-        let values = read(model, self.values, variable.dtype)?;
-        let rank = variable.shape.dims().len();
-        let begin = model.ints(&vec![0; rank])?;
-        let rest = model.ints(&vec![-1; rank - 1])?;
-        let size = joined(model, &[count, rest])?;
-        let values = model.add("Slice", &[values, begin, size])?;
-        Ok((indices, values))
+    ) -> (Output<i64>, Output<Any>) {
+        let Some(indices) = &self.indices else {
+            return (Output::poisoned(at), Output::poisoned(at));
+        };
+        let rank = variable.shape.rank();
+        let count: Output<i32> = is_admitted.select([-1], [0]);
+        let size = joined(at, &[count.clone(), at.constant(vec![-1; rank - 1])]);
+        let indices = tf::slice(indices.read(at), [0], &count);
+        (indices, tf::slice(self.values.read(at), vec![0; rank], &size))
     }
 }
 
 /// The votes, copied to one device.
 struct Weights {
     /// The number of admitted workers, a scalar.
-    voters: Output,
+    voters: Output<f32>,
     /// Whether each worker is admitted.
-    is_admitted: Vec<Output>,
+    is_admitted: Vec<Output<bool>>,
 }
 
 impl Weights {
-    fn new(model: &mut ModelScope, admitted: Admitted) -> Result<Weights> {
-        let axis = model.int(0)?;
-        let voters = model.add("Sum", &[admitted.votes, axis])?;
-        let zero = model.float(0.0)?;
-        let is_admitted = model.add("Greater", &[admitted.votes, zero])?;
-        let parts = model.op("Unpack").input(is_admitted).attr("num", admitted.count as i64);
-        Ok(Weights { voters, is_admitted: parts.build_all()? })
+    fn new(at: &Graph, admitted: &Admitted) -> Weights {
+        let votes = admitted.votes.within(at);
+        let is_admitted = tf::unpack(votes.greater(0.0), admitted.count as i64);
+        Weights { voters: votes.sum(), is_admitted }
     }
 }
 
 /// The accumulator of a variable's gradients, with the name that `SyncReplicasOptimizer` gives it.
-fn accumulator(model: &ModelScope, variable: &Variable, is_sparse: bool) -> Result<Output> {
+fn accumulator(graph: &Graph, variable: &Variable, is_sparse: bool) -> Output<Ref<String>> {
     let (op, reduction) = match is_sparse {
         true => ("SparseConditionalAccumulator", "SUM"),
         false => ("ConditionalAccumulator", "MEAN"),
     };
     let name = format!("{}/grad_accum", variable.name);
     let shared_name = format!("{}:0/grad_accum", variable.name);
-    let mut beside = model.top().on(&variable.device);
-    let node = beside.op(op).name(&name).attr("dtype", variable.dtype);
+    let node = NewOp::new(&graph.device(&variable.device), op).name(&*name);
+    let node = node.attr("dtype", variable.dtype);
     let node = node.attr("shape", &PartialShape::from(&variable.shape));
-    let node = node.attr("shared_name", shared_name.as_str()).attr("reduction_type", reduction);
-    node.build()
-}
-
-fn read(scope: &mut Scope, handle: Output, dtype: DType) -> Result<Output> {
-    scope.op("ReadVariableOp").input(handle).attr("dtype", dtype).build()
-}
-
-/// A shape as an int64 vector.
-fn dims(shape: &Shape) -> Result<Tensor> {
-    let dims: Vec<i64> = shape.dims().iter().map(|dim| *dim as i64).collect();
-    Tensor::vector(&dims)
+    node.attr("shared_name", &*shared_name).attr("reduction_type", reduction).output()
 }

@@ -1,7 +1,7 @@
 //! Token queues: one queue per worker, on which the worker waits.
 
-use thalweg_graph::{NodeId, Output, Scope};
-use thalweg_tensor::{DType, PartialShape, Result, Tensor};
+use thalweg_api::{Graph, NewOp, Operation, Output, Resource, tf};
+use thalweg_tensor::{DType, PartialShape};
 
 /// The capacity of a queue: a reader that is gone must not fill a server's memory.
 const UNREAD_MAX: i32 = 1000;
@@ -11,20 +11,20 @@ const UNREAD_MAX: i32 = 1000;
 /// Numbers increase, and the reader takes all that are there and uses the greatest, so duplicates
 /// do no harm. A number that finds the queue full is dropped: the reader, once it has emptied the
 /// queue, waits for the next.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Tokens {
-    handle: Output,
+    handle: Output<Resource>,
     unread_max: i32,
 }
 
 impl Tokens {
     /// The queue of worker `index`, shared by name.
-    pub(super) fn new(scope: &mut Scope, name: &str, index: usize) -> Result<Tokens> {
+    pub(super) fn new(at: &Graph, name: &str, index: usize) -> Tokens {
         let name = format!("{name}/worker_{index}");
-        let queue = scope.op("FIFOQueueV2").name(&name).attr("shared_name", name.as_str());
+        let queue = NewOp::new(at, "FIFOQueueV2").name(&*name).attr("shared_name", &*name);
         let queue = queue.attr("component_types", &[DType::Int64][..]);
         let queue = queue.attr("shapes", &[PartialShape::scalar()][..]);
-        Ok(Tokens { handle: queue.build()?, unread_max: UNREAD_MAX })
+        Tokens { handle: queue.output(), unread_max: UNREAD_MAX }
     }
 
     /// The queue as a condition variable: only whether it was signalled matters, not the numbers.
@@ -33,37 +33,30 @@ impl Tokens {
     }
 
     /// Enqueues a number.
-    pub(super) fn write(self, scope: &mut Scope, number: Output) -> Result<NodeId> {
-        let size = scope.op("QueueSizeV2").input(self.handle).build()?;
-        let most = scope.constant(&Tensor::scalar(self.unread_max))?;
-        let has_room = scope.add("Less", &[size, most])?;
-        let count = scope.cast(has_room, DType::Int32)?;
-        let count = vector(scope, count)?;
-        let numbers = scope.add("Fill", &[count, number])?;
-        scope.op("QueueEnqueueManyV2").inputs(&[self.handle, numbers]).build_node()
+    pub(super) fn write(&self, at: &Graph, number: &Output<i64>) -> Operation {
+        let queue = self.handle.within(at);
+        let has_room = tf::queue_size_v2(&queue).less(self.unread_max);
+        let numbers = tf::fill(has_room.cast::<i32>().reshape([1]), number);
+        tf::queue_enqueue_many_v2(queue, &[numbers.any()])
+    }
+
+    /// Enqueues a number that says nothing.
+    pub(super) fn ring(&self, at: &Graph) -> Operation {
+        self.write(at, &at.constant(0))
     }
 
     /// Waits for a number; returns the greatest in the queue.
-    pub(super) fn wait(self, scope: &mut Scope) -> Result<Output> {
-        let first = scope.op("QueueDequeueV2").input(self.handle);
-        let first = first.attr("component_types", &[DType::Int64][..]).build()?;
-        let rest = self.take_all(&mut scope.after(&[first.node]))?;
-        let first = vector(scope, first)?;
-        let axis = scope.constant(&Tensor::scalar(0i32))?;
-        let all = scope.op("ConcatV2").inputs(&[first, rest, axis]).build()?;
-        scope.add("Max", &[all, axis])
+    pub(super) fn wait(&self, at: &Graph) -> Output<i64> {
+        let first = tf::queue_dequeue_v2(self.handle.within(at), &[DType::Int64]);
+        let first: Output<i64> = first[0].typed();
+        let rest = self.take_all(&at.after(&[&first])).within(at);
+        at.concat(&[&first.reshape([1]), &rest], 0).max()
     }
 
     /// Empties the queue without waiting: there is no other reader.
-    pub(super) fn take_all(self, scope: &mut Scope) -> Result<Output> {
-        let size = scope.op("QueueSizeV2").input(self.handle).build()?;
-        let all = scope.op("QueueDequeueManyV2").inputs(&[self.handle, size]);
-        all.attr("component_types", &[DType::Int64][..]).build()
+    pub(super) fn take_all(&self, at: &Graph) -> Output<i64> {
+        let queue = self.handle.within(at);
+        let size = tf::queue_size_v2(&queue);
+        tf::queue_dequeue_many_v2(queue, size, &[DType::Int64])[0].typed()
     }
-}
-
-/// A scalar as a vector of one element.
-fn vector(scope: &mut Scope, scalar: Output) -> Result<Output> {
-    let shape = scope.constant(&Tensor::vector(&[1i32])?)?;
-    scope.add("Reshape", &[scalar, shape])
 }

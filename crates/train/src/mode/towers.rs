@@ -1,12 +1,13 @@
 //! In-graph replication: several towers in one graph, run by one client as one step.
 
 use std::collections::BTreeMap;
+use std::panic::Location;
 
-use thalweg_api::{self as api, Operation};
-use thalweg_graph::{Adjoint, IndexedSlices, NodeId, Output};
+use thalweg_api::{Any, Graph, Operation, Output, TensorType, on_behalf_of, tf};
 use thalweg_tensor::{DType, Result, ensure};
 
-use crate::{Model, ModelScope, Optimizer, Variable};
+use crate::view::{cast_to, like};
+use crate::{Gradient, Model, Optimizer, Variable};
 
 /// Adds a step that updates the variables by the mean of the gradients of `losses`, one per tower.
 /// A tower is the network built on one device over the same variables ([`Model::tower`]).
@@ -14,87 +15,66 @@ use crate::{Model, ModelScope, Optimizer, Variable};
 pub fn train_towers(
     model: &Model,
     optimizer: impl Into<Optimizer>,
-    losses: &[api::Output<f32>],
+    losses: &[Output<f32>],
 ) -> Operation {
     let optimizer = optimizer.into();
-    let added = model.graph().build(|_| {
-        let losses: Vec<Output> =
-            losses.iter().map(api::Output::endpoint).collect::<Result<_>>()?;
-        towers(&mut model.as_scope(), &optimizer, &losses)
-    });
-    added.map_or_else(|| Operation::poisoned(model), |node| model.operation(node))
+    on_behalf_of(Location::caller(), || {
+        let added = model.build(|_| towers(model, &optimizer, losses));
+        added.unwrap_or_else(|| Operation::poisoned(model))
+    })
 }
 
-fn towers(model: &mut ModelScope, optimizer: &Optimizer, losses: &[Output]) -> Result<NodeId> {
+fn towers(model: &Model, optimizer: &Optimizer, losses: &[Output<f32>]) -> Result<Operation> {
     ensure!(!losses.is_empty(), InvalidArgument, "there are no towers");
-    let mut by_variable: BTreeMap<String, (Variable, Vec<Adjoint>)> = BTreeMap::new();
+    let mut by_variable: BTreeMap<String, (Variable, Vec<Gradient>)> = BTreeMap::new();
     let mut names = Vec::new();
-    for &loss in losses {
+    for loss in losses {
         // Gradients are computed on the device of their loss.
-        let device = model.with_graph(|graph| graph.node(loss.node).device.to_string());
-        let mut tower = model.with_scope(model.child("gradients")).on(&device);
-        for (variable, adjoint) in optimizer.whole_gradients(&mut tower, loss)? {
+        let node = loss.endpoint()?.node;
+        let device = model.as_scope().with_graph(|graph| graph.node(node).device.to_string());
+        let tower = model.at(model.scope("gradients").device(&device));
+        for (variable, gradient) in optimizer.whole_gradients(&tower, loss)? {
             let entry = by_variable.entry(variable.name.clone());
             let entry = entry.or_insert_with(|| {
                 names.push(variable.name.clone());
                 (variable, Vec::new())
             });
-            entry.1.push(adjoint);
+            entry.1.push(gradient);
         }
     }
     let mut means = Vec::with_capacity(names.len());
     for name in names {
-        let Some((variable, adjoints)) = by_variable.remove(&name) else { continue };
-        let mut beside = model.on(&variable.device);
-        let mean = mean(&mut beside, &adjoints, losses.len())?;
+        let Some((variable, gradients)) = by_variable.remove(&name) else { continue };
+        let mean = mean(&model.device(&variable.device), &gradients, losses.len() as f64);
         means.push((variable, mean));
     }
-    let beside = |model: &ModelScope, variable: &Variable| model.on(&variable.device);
-    let means = optimizer.clipped(model, means, beside)?;
-    optimizer.apply(model, &means)
+    let means = optimizer.clipped(model, means, |variable| model.device(&variable.device));
+    Ok(optimizer.apply(model, &means))
 }
 
 /// The sum of the gradients in the order given, divided by `count`; a tower without a gradient
 /// counts as zero.
-fn mean(model: &mut ModelScope, adjoints: &[Adjoint], count: usize) -> Result<Adjoint> {
-    let mut rows = Vec::new();
-    for adjoint in adjoints {
-        match adjoint {
-            Adjoint::Sparse(slices) => rows.push(*slices),
-            Adjoint::Dense(_) => break,
-        }
+fn mean(at: &Graph, gradients: &[Gradient], count: f64) -> Gradient {
+    let (mut all, mut rows, mut shapes) = (Vec::new(), Vec::new(), Vec::new());
+    for gradient in gradients {
+        let Gradient::Sparse { values, indices, dense_shape } = gradient else { continue };
+        all.push(values.clone());
+        rows.push(cast_to(&indices.within(at), DType::Int64));
+        shapes.push(dense_shape.clone());
     }
-    if rows.len() == adjoints.len() {
-        return mean_rows(model, &rows, count);
+    let divided = |sum: Output<Any>| &sum / like(&sum, count);
+    if rows.len() == gradients.len() {
+        let (values, indices) = (divided(joined(at, &all)), joined(at, &rows));
+        return Gradient::Sparse { values, indices, dense_shape: shapes.swap_remove(0) };
     }
-    let mut dense = Vec::with_capacity(adjoints.len());
-    for adjoint in adjoints {
-        dense.push(adjoint.to_dense(model)?);
-    }
-    let sum = model.op("AddN").inputs(&dense).build()?;
-    let dtype = model.dtype(sum);
-    let count = model.number(dtype, count as f64)?;
-    Ok(Adjoint::Dense(model.add("RealDiv", &[sum, count])?))
-}
-
-fn mean_rows(model: &mut ModelScope, rows: &[IndexedSlices], count: usize) -> Result<Adjoint> {
-    let mut indices = Vec::with_capacity(rows.len());
-    for slices in rows {
-        indices.push(model.cast(slices.indices, DType::Int64)?);
-    }
-    let values: Vec<Output> = rows.iter().map(|slices| slices.values).collect();
-    let (indices, values) = (joined(model, &indices)?, joined(model, &values)?);
-    let dtype = model.dtype(values);
-    let count = model.number(dtype, count as f64)?;
-    let values = model.add("RealDiv", &[values, count])?;
-    Ok(Adjoint::Sparse(IndexedSlices { values, indices, dense_shape: rows[0].dense_shape }))
+    let dense: Vec<Output<Any>> = gradients.iter().map(|gradient| gradient.to_dense(at)).collect();
+    Gradient::Dense(divided(tf::add_n(at, &dense)))
 }
 
 /// Concatenation along the first axis.
-pub(super) fn joined(model: &mut ModelScope, parts: &[Output]) -> Result<Output> {
-    if let [one] = parts {
-        return Ok(*one);
+pub(super) fn joined<T: TensorType>(at: &Graph, parts: &[Output<T>]) -> Output<T> {
+    match parts {
+        [one] => one.within(at),
+        _ => tf::concat_v2(at, parts, 0),
     }
-    let axis = model.int(0)?;
-    model.op("ConcatV2").inputs(parts).input(axis).build()
 }

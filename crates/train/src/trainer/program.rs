@@ -1,14 +1,16 @@
 //! The graph of a worker, with the names of its feeds, fetches and targets.
 
-use thalweg_api::Output;
-use thalweg_graph::{Endpoint, Graph, NodeId, Scope};
-use thalweg_tensor::{DType, PartialShape, Result, Tensor};
+use thalweg_api::{Any, Operation, Output, TensorType, tf};
+use thalweg_graph::Graph;
+use thalweg_tensor::{DType, PartialShape, Result};
 
 use super::{Net, Plan};
 use crate::leases::{Batch, Leases, TABLE as LEASES};
 use crate::metrics::Metric;
 use crate::mode::Ledger;
-use crate::{Accumulation, Cluster, Coordinated, Mode, Model, ModelScope, Rate, Variable};
+use crate::state::State;
+use crate::view::group;
+use crate::{Accumulation, Cluster, Coordinated, Mode, Model, Rate, Variable};
 
 /// The graph of one worker.
 pub(super) struct Program {
@@ -85,166 +87,157 @@ impl Program {
         worker: usize,
         build: &dyn Fn(&Model) -> Net,
     ) -> Result<Program> {
-        let model = ModelScope::new(Scope::new(cluster.registry().ops.clone()));
-        let model = model.seed(plan.options.seed as i64);
-        let mut model = cluster.place_scope(model, worker)?;
+        let model = Model::with_registry(cluster.registry().clone());
+        let model = cluster.place(model.seed(plan.options.seed as i64), worker)?;
         let leases = Leases::new(&model, plan.shards, plan.options.epochs, plan.options.lease)?;
         let leases = match plan.options.mode {
             Mode::Async | Mode::Stale { .. } => leases,
             // The chief applies gradients, and enters the samples of those that it used.
             Mode::Sync { .. } | Mode::Backup { .. } => {
-                leases.with_offers(&model, cluster.workers().len())?
+                leases.with_offers(&model, cluster.workers().len())
             }
         };
-        let batch = leases.batch(&model)?;
-        let net = build(&Model::from(model.with_scope((*model).clone())));
+        let ledger = Ledger { batch: leases.batch(&model), leases };
+        let net = build(&model);
         // A loss of another graph is a mistake of this one.
-        let _ = model.graph().endpoint_of(&net.loss);
-        model.graph().check()?;
-        let loss = net.loss.endpoint()?;
-        let ledger = Ledger { leases: leases.clone(), batch };
-        let replica = cluster.replica(worker);
-        let mode = plan.options.mode;
-        let gradients = plan.optimizer.whole_gradients(&mut model, loss)?;
-        let accumulation = match plan.options.micro_batches {
-            1 => None,
-            _ => Some(Accumulation::new(&mut model, &gradients)?),
-        };
+        let _ = model.endpoint_of(&net.loss);
+        model.check()?;
+        let gradients = plan.optimizer.whole_gradients(&model, &net.loss)?;
+        let accumulation =
+            (plan.options.micro_batches > 1).then(|| Accumulation::new(&model, &gradients));
         let gradients = accumulation.as_ref().map_or(&gradients, |sum| &sum.gradients);
-        let coordinated =
-            mode.apply(&mut model, plan.optimizer, gradients, (replica, Some(&ledger)))?;
-        let accumulation = accumulation.map(|sum| AccumulationNames {
-            weight: model.name_of(sum.weight),
-            first: model.node_name(sum.first),
-            add: model.node_name(sum.add),
+        let terms = (cluster.replica(worker), Some(&ledger));
+        let coordinated = plan.options.mode.apply(&model, plan.optimizer, gradients, terms)?;
+        let leases = &ledger.leases;
+        let saved = Saved::new(&model, leases);
+        let step = step_names(&model, &net, &ledger.batch, &coordinated, &saved)?;
+        let claim = leases.claim(&model);
+        let (released, release) = leases.release(&model);
+        let ((generation, _), left) = (leases.state(&model), leases.left(&model));
+        let lead = LeadNames::new(&model, leases, &saved)?;
+        let ready = model.ready();
+        let counter = model.step_counter()?;
+        let now = State::of(&model, &counter).read(&model.root().device(&counter.device));
+        model.check()?;
+        let accumulation = accumulation.map(|sum| {
+            let (first, add) = (sum.first.name()?, sum.add.name()?);
+            Result::Ok(AccumulationNames { weight: sum.weight.name()?, first, add })
         });
-        let saved = Saved::new(&model, &leases)?;
-        let step = step_names(&mut model, &net, batch, &coordinated, &saved)?;
-        let claim = leases.claim(&model)?;
-        let release = leases.release(&model)?;
-        let ((generation, _), left) = (leases.state(&model)?, leases.left(&model)?);
-        let lead = LeadNames::new(&model, &leases, &saved)?;
-        let ready = model.ready()?;
-        let count = model.global_step()?;
-        let now = count.read(&mut model.top_on(&count.device))?;
-        let name = |output: Endpoint| model.name_of(output);
         Ok(Program {
             step,
             claim: ClaimNames {
-                fed: [claim.worker, claim.generation, claim.is_late].map(name),
-                fetched: [claim.shard, claim.used, claim.left].map(name),
-                done: model.node_name(claim.done),
+                fed: names([&claim.worker, &claim.generation, &claim.is_late])?,
+                fetched: names([&claim.shard, &claim.used, &claim.left])?,
+                done: claim.done.name()?,
             },
-            release: (name(release.0), model.node_name(release.1)),
-            ready: name(ready),
-            state: [generation, now, left].map(name),
+            release: (released.name()?, release.name()?),
+            ready: ready.name()?,
+            state: names([&generation, &now, &left])?,
             coordinated,
-            accumulation,
+            accumulation: accumulation.transpose()?,
             lead,
-            graph: model.to_graph(),
+            graph: model.as_scope().to_graph(),
         })
     }
 }
 
+/// The names of tensors, as feeds and fetches take them.
+fn names<T: TensorType, const COUNT: usize>(
+    outputs: [&Output<T>; COUNT],
+) -> Result<[String; COUNT]> {
+    let mut names = outputs.map(|_| String::new());
+    for (name, output) in names.iter_mut().zip(outputs) {
+        *name = output.name()?;
+    }
+    Ok(names)
+}
+
 fn step_names(
-    model: &mut ModelScope,
+    model: &Model,
     net: &Net,
-    batch: Batch,
+    batch: &Batch,
     coordinated: &Coordinated,
     saved: &Saved,
 ) -> Result<StepNames> {
-    let done = model.with_graph(|graph| graph.find(&coordinated.step));
-    let done: Vec<NodeId> = done.into_iter().collect();
-    let count = model.global_step()?;
-    let at = model.top_on(&count.device);
-    let now = count.read(&mut at.with_scope(at.after(&done)))?;
-    let last_saved = saved.read(model)?;
-    let summary = model.summaries()?;
-    let name = |output: Endpoint| model.name_of(output);
+    let done = model.as_scope().with_graph(|graph| graph.find(&coordinated.step));
+    let counter = model.step_counter()?;
+    let mut at = model.root().device(&counter.device);
+    if let Some(done) = done {
+        at = at.after(&[&model.operation(done)]);
+    }
+    let now = State::of(model, &counter).read(&at);
     let Batch { worker, generation, shard, used, count } = batch;
+    let statistics = |(tag, metric): &(String, Metric)| {
+        Ok((tag.clone(), metric.clone(), metric.statistics.name()?))
+    };
     Ok(StepNames {
         inputs: net.inputs.iter().map(Output::name).collect::<Result<_>>()?,
-        batch: [worker, generation, shard, used, count].map(name),
+        batch: names([worker, generation, shard, used, count])?,
         loss: net.loss.name()?,
-        metrics: net
-            .metrics
-            .iter()
-            .map(|(tag, metric)| Ok((tag.clone(), metric.clone(), metric.statistics.name()?)))
-            .collect::<Result<_>>()?,
-        summary: summary.map(name),
-        counts: [now, last_saved].map(name),
+        metrics: net.metrics.iter().map(statistics).collect::<Result<_>>()?,
+        summary: model.summaries().map(|summary| summary.name()).transpose()?,
+        counts: names([&now, &saved.read(model)])?,
     })
 }
 
 /// The number of updates in the last checkpoint: a variable on a parameter server, so that all
 /// workers can read it, which is not saved.
 struct Saved {
-    handle: Endpoint,
+    state: State<i64>,
     device: String,
 }
 
 impl Saved {
-    fn new(model: &ModelScope, leases: &Leases) -> Result<Saved> {
+    fn new(model: &Model, leases: &Leases) -> Saved {
         let device = leases.device().to_owned();
-        let zero = |scope: &mut Scope| scope.constant(&Tensor::scalar(0i64));
-        let shape = PartialShape::scalar();
-        let name = "supervision/saved";
-        let handle = model.local(name, &device, DType::Int64, &shape, Some(&zero))?;
-        Ok(Saved { handle, device })
+        let (name, shape) = ("supervision/saved", PartialShape::scalar());
+        let state = model.local_ints((name, &device), shape, |g| Some(g.constant(0)));
+        Saved { state, device }
     }
 
-    fn read(&self, model: &ModelScope) -> Result<Endpoint> {
-        let mut at = model.top_on(&self.device);
-        at.op("ReadVariableOp").input(self.handle).attr("dtype", DType::Int64).build()
+    fn read(&self, model: &Model) -> Output<i64> {
+        self.state.read(&model.root().device(&self.device))
     }
 
-    fn set(&self, model: &ModelScope) -> Result<(Endpoint, NodeId)> {
-        let mut at = model.top_on(&self.device);
-        let value = at.input("supervision/set_saved/value", DType::Int64, &[])?;
-        let node = at.op("AssignVariableOp").name("supervision/set_saved");
-        Ok((value, node.inputs(&[self.handle, value]).build_node()?))
+    fn set(&self, model: &Model) -> (Output<i64>, Operation) {
+        let at = model.root().device(&self.device).scope("supervision/set_saved");
+        let value = at.placeholder("value", []);
+        let set = self.state.assign(&at, &value);
+        (value, set)
     }
 }
 
 impl LeadNames {
-    fn new(model: &ModelScope, leases: &Leases, saved: &Saved) -> Result<LeadNames> {
+    fn new(model: &Model, leases: &Leases, saved: &Saved) -> Result<LeadNames> {
         let variables = model.variables();
-        let init = model.init()?;
-        let init_local = model.init_local()?;
-        let set_generation = leases.set_generation(model)?;
-        let release_all = leases.release_all(model)?;
-        let set_saved = saved.set(model)?;
-        let scope = model.top_on(leases.device());
-        let scope = scope.with_scope(scope.child("checkpoint"));
-        let save = save(&scope, leases, &variables)?;
+        let at = model.at(model.root().device(leases.device()).scope("checkpoint"));
         let is_model =
             |variable: &&Variable| !["global_step", LEASES].contains(&variable.name.as_str());
         let of_model: Vec<Variable> = variables.iter().filter(is_model).cloned().collect();
-        let restore_model = restore(&scope, &of_model)?;
-        let restore = restore(&scope, &variables)?;
-        let scale_rate = Rate::scale(model)?;
-        let of = |(fed, node): (Endpoint, NodeId)| (model.name_of(fed), model.node_name(node));
         Ok(LeadNames {
-            init: model.node_name(init),
-            init_local: model.node_name(init_local),
-            set_generation: of(set_generation),
-            release_all: model.node_name(release_all),
-            save: (
-                model.name_of(save.0),
-                save.1.map(|output| model.name_of(output)),
-                save.2.map(|node| model.node_name(node)),
-            ),
-            restore: of(restore),
-            restore_model: of(restore_model),
-            scale_rate: scale_rate.map(of),
-            set_saved: of(set_saved),
+            init: model.init().name()?,
+            init_local: model.init_local().name()?,
+            set_generation: pair(&leases.set_generation(model))?,
+            release_all: leases.release_all(model).name()?,
+            save: save(&at, leases, &variables)?,
+            restore_model: pair(&restore(&at, &of_model)?)?,
+            restore: pair(&restore(&at, &variables)?)?,
+            scale_rate: Rate::scale(model).map(|scale| pair(&scale)).transpose()?,
+            set_saved: pair(&saved.set(model))?,
         })
     }
 }
 
+/// The names of a tensor to feed and a target.
+fn pair<T: TensorType>((fed, target): &(Output<T>, Operation)) -> Result<(String, String)> {
+    Ok((fed.name()?, target.name()?))
+}
+
 /// Names and slice specifications of variables in checkpoints.
-fn entries(at: &mut ModelScope, variables: &[Variable]) -> Result<[Endpoint; 2]> {
-    crate::saver::entries(at, variables.iter().map(Variable::saved_as).collect())
+fn entries(at: &Model, variables: &[Variable]) -> Result<[Output<String>; 2]> {
+    let saved = variables.iter().map(Variable::saved_as).collect();
+    let added = crate::saver::entries(&mut at.as_scope().clone(), saved)?;
+    Ok(added.map(|entries| at.output(entries)))
 }
 
 fn dtypes(variables: &[Variable]) -> Vec<DType> {
@@ -254,36 +247,30 @@ fn dtypes(variables: &[Variable]) -> Vec<DType> {
 /// Saves a consistent snapshot of all variables between two updates. Other steps wait while the
 /// values are read, not while they are written.
 fn save(
-    at: &ModelScope,
+    at: &Model,
     leases: &Leases,
     variables: &[Variable],
-) -> Result<(Endpoint, [Endpoint; 2], [NodeId; 2])> {
-    let (values, read) = leases.snapshot(at, variables)?;
-    let mut at = at.with_scope(at.child("save"));
-    let base = at.placeholder(DType::String, &PartialShape::scalar())?;
+) -> Result<(String, [String; 2], [String; 2])> {
+    let (values, read) = leases.snapshot(at, variables);
+    let at = at.at(at.scope("save"));
+    let base: Output<String> = at.placeholder("Placeholder", []);
     let step_of = variables.iter().position(|variable| variable.name == "global_step");
-    let step = values[step_of.unwrap_or_default()];
-    let dash = at.constant(&Tensor::scalar_string("-".to_owned()))?;
-    let number = at.add("AsString", &[step])?;
-    let prefix = at.op("StringJoin").inputs(&[base, dash, number]).build()?;
-    let [names, parts] = entries(&mut at, variables)?;
-    let inputs = [vec![prefix, names, parts], values].concat();
-    let node = at.op("SaveV2").inputs(&inputs).attr("dtypes", &dtypes(variables)[..]);
-    let written = node.build_node()?;
-    Ok((base, [prefix, step], [written, read]))
+    let step = values[step_of.unwrap_or_default()].within(&at);
+    let prefix = [base.clone(), at.constant("-"), tf::as_string(&step)];
+    let prefix = tf::string_join(&at, &prefix);
+    let [entry_names, parts] = entries(&at, variables)?;
+    let written = tf::save_v2(&prefix, entry_names, parts, &values);
+    Ok((base.name()?, names([&prefix.any(), &step])?, [written.name()?, read.name()?]))
 }
 
-fn restore(at: &ModelScope, variables: &[Variable]) -> Result<(Endpoint, NodeId)> {
-    let mut at = at.with_scope(at.child("restore"));
-    let prefix = at.placeholder(DType::String, &PartialShape::scalar())?;
-    let [names, parts] = entries(&mut at, variables)?;
-    let node = at.op("RestoreV2").inputs(&[prefix, names, parts]);
-    let values = node.attr("dtypes", &dtypes(variables)[..]).build_all()?;
-    let mut set = Vec::with_capacity(variables.len());
-    for (variable, value) in variables.iter().zip(values) {
-        let mut beside = at.on(&variable.device);
-        let node = beside.op("AssignVariableOp").inputs(&[variable.handle, value]);
-        set.push(node.build_node()?);
-    }
-    Ok((prefix, at.op("NoOp").name("all").after(&set).build_node()?))
+fn restore(at: &Model, variables: &[Variable]) -> Result<(Output<String>, Operation)> {
+    let at = at.at(at.scope("restore"));
+    let prefix: Output<String> = at.placeholder("Placeholder", []);
+    let [names, parts] = entries(&at, variables)?;
+    let values = tf::restore_v2(&prefix, names, parts, &dtypes(variables));
+    let set = |(variable, value): (&Variable, &Output<Any>)| {
+        State::of(&at, variable).assign(&at.device(&variable.device), value)
+    };
+    let set: Vec<Operation> = variables.iter().zip(&values).map(set).collect();
+    Ok((prefix, group(&at, "all", &set)))
 }

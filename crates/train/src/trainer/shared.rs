@@ -66,6 +66,15 @@ struct Counts {
     saved: u64,
     /// The number of remaining samples, as far as this process knows.
     left: i64,
+    /// Whether the lease table said that none remain.
+    is_used_up: bool,
+}
+
+impl Counts {
+    /// Those of variables that have seen this number of updates.
+    fn new(generation: i64, updates: u64, saved: u64) -> Counts {
+        Counts { generation, updates, saved, left: i64::MAX, is_used_up: false }
+    }
 }
 
 #[derive(Default)]
@@ -92,7 +101,7 @@ impl Shared {
             control: Control::default(),
             cancellation: Mutex::default(),
             error: Mutex::default(),
-            counts: Mutex::new(Counts { generation: 0, updates: 0, saved: 0, left: i64::MAX }),
+            counts: Mutex::new(Counts::new(0, 0, 0)),
             updates_lost: AtomicU64::new(0),
             interruptions: AtomicU64::new(0),
             at_work: AtomicUsize::new(0),
@@ -158,7 +167,9 @@ impl Shared {
     /// Continues after an end that was not final.
     pub(super) fn go_on(&self) {
         self.let_steps_run();
-        self.counts.lock().left = i64::MAX;
+        let mut counts = self.counts.lock();
+        (counts.left, counts.is_used_up) = (i64::MAX, false);
+        drop(counts);
         self.control.go_on();
     }
 
@@ -167,7 +178,7 @@ impl Shared {
     pub(super) fn begin(&self, generation: i64, updates: u64) -> u64 {
         let mut counts = self.counts.lock();
         let lost = counts.updates.saturating_sub(updates);
-        *counts = Counts { generation, updates, saved: updates, left: i64::MAX };
+        *counts = Counts::new(generation, updates, updates);
         lost
     }
 
@@ -175,7 +186,7 @@ impl Shared {
     pub(super) fn join(&self, generation: i64, updates: u64, saved: u64) {
         let mut counts = self.counts.lock();
         if counts.generation != generation {
-            *counts = Counts { generation, updates, saved, left: i64::MAX };
+            *counts = Counts::new(generation, updates, saved);
         }
     }
 
@@ -244,11 +255,12 @@ impl Shared {
         }
     }
 
-    /// Records the number of remaining samples from the lease table.
+    /// Records the number of remaining samples from the lease table. Workers may report it in another
+    /// order than they read it in: once none remain, an earlier number says nothing.
     pub(super) fn note_left(&self, generation: i64, left: i64) {
         let mut counts = self.counts.lock();
-        if counts.generation == generation {
-            counts.left = left;
+        if counts.generation == generation && !counts.is_used_up {
+            (counts.left, counts.is_used_up) = (left, left == 0);
         }
     }
 
@@ -376,6 +388,10 @@ mod tests {
         assert!(!shared.may_have_all());
         shared.note(8, &step(61), 60, true);
         assert_eq!((shared.updates(), shared.unsaved()), (61, 1));
+        // Another worker reports late what it read before the last sample was used.
+        shared.note_left(8, 0);
+        shared.note_left(8, 24);
+        assert!(shared.may_have_all());
         // A process that does not restore them itself begins anew too.
         shared.join(8, 70, 60);
         assert_eq!(shared.updates(), 61);
