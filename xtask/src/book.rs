@@ -3,6 +3,7 @@
 //! Pages are Markdown as mdBook and GitHub read it; this is not a Markdown parser. It knows fenced
 //! blocks, headings and inline links, which is what the rules are about.
 
+mod comparison;
 mod markdown;
 mod reference;
 mod rust;
@@ -50,6 +51,7 @@ fn problems(files: &[File]) -> Vec<String> {
         rust::blocks_are_compiled,
         shell::exceptions_are_needed,
         translation::readmes_are_equal,
+        comparison::programs_are_counted,
         reference::environment,
         reference::flags,
         reference::metrics,

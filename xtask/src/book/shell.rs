@@ -79,6 +79,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "cargo build --release",
         "the command is built before the blocks run",
     ),
+    (
+        "docs/src/tutorial/own-net.md",
+        "cargo build --release",
+        "the command is built before the blocks run",
+    ),
 ];
 
 /// How a reader runs the command, and an example.
