@@ -33,7 +33,7 @@ impl Body {
     }
 
     /// A constant from the bytes of all elements, or of the one that all are equal to.
-    fn raw(self: &Rc<Self>, dtype: DType, dims: &[usize], bytes: &[u8]) -> Value {
+    pub(crate) fn raw(self: &Rc<Self>, dtype: DType, dims: &[usize], bytes: &[u8]) -> Value {
         if dtype == DType::Bool && bytes.len() != 1 {
             // Bits would have to be packed.
             return self.raw(DType::UInt8, dims, bytes).convert(DType::Bool);

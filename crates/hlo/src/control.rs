@@ -152,6 +152,16 @@ impl Value {
         first.body.append_all("while", &operands, &format!(" ({condition}, {body})"), "", &types)
     }
 
+    /// The values, which the compiler computes before anything that reads one of the results.
+    pub fn barrier(values: &[Value]) -> Vec<Value> {
+        let types: Vec<(DType, Dims)> = values.iter().map(|v| (v.dtype, v.dims.clone())).collect();
+        let operands: Vec<&Value> = values.iter().collect();
+        let first = values.first();
+        first.map_or_else(Vec::new, |first| {
+            first.body.append_all("optimization_barrier", &operands, "", "", &types)
+        })
+    }
+
     /// Calls an operation of the plugin by name; `attrs` follow the target's name.
     pub fn custom_call(
         &self,

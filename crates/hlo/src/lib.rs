@@ -17,6 +17,7 @@
 //! Element-wise binary operations broadcast as TensorFlow's do. Operations check dtypes and shapes;
 //! the first mistake is kept and returned by [`Program::finish`], so that lowerings need no `?`.
 
+mod artifact;
 mod constant;
 mod control;
 mod element;
@@ -29,6 +30,7 @@ mod sort;
 mod value;
 mod window;
 
+pub use artifact::{Module, ModuleCall};
 pub use control::Block;
 pub use element::{dtype_of_element, element_type, is_supported};
 pub use elementwise::Comparison;

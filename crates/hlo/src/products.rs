@@ -3,6 +3,7 @@
 use thalweg_tensor::DType;
 
 use crate::value::{Dims, Value, positions};
+use crate::window::window_positions;
 
 /// Which dimensions a product contracts and which are batches.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,31 @@ pub struct Convolution {
     pub feature_groups: usize,
     /// Groups of batches.
     pub batch_groups: usize,
+}
+
+impl Convolution {
+    /// Dimensions of the result; `None` if the convolution does not fit the operands.
+    pub fn result_dims(&self, input: &[usize], filter: &[usize]) -> Option<Vec<usize>> {
+        let pick = |dims: &[usize], at: &[usize]| -> Option<Vec<usize>> {
+            at.iter().map(|&i| dims.get(i).copied()).collect()
+        };
+        let numbers = |all: &[usize]| all.iter().map(|&x| x as i64).collect::<Vec<i64>>();
+        let padding: Vec<i64> = self.padding.iter().flat_map(|&(low, high)| [low, high]).collect();
+        let moved = window_positions(
+            &pick(input, &self.input.2)?,
+            &numbers(&pick(filter, &self.filter.2)?),
+            &numbers(&self.strides),
+            &padding,
+            (&numbers(&self.input_dilation), &numbers(&self.filter_dilation)),
+        )?;
+        let mut dims = vec![0; input.len()];
+        *dims.get_mut(self.output.0)? = input.get(self.input.0)?.checked_div(self.batch_groups)?;
+        *dims.get_mut(self.output.1)? = *filter.get(self.filter.1)?;
+        for (&at, size) in self.output.2.iter().zip(moved) {
+            *dims.get_mut(at)? = size;
+        }
+        Some(dims)
+    }
 }
 
 impl Value {

@@ -32,6 +32,7 @@ impl Argument {
 pub struct Program {
     pub(crate) body: Rc<Body>,
     arguments: Vec<Argument>,
+    platform: String,
 }
 
 /// The operations so far.
@@ -55,12 +56,26 @@ impl Program {
         let state = State { blocks, next_id: 0, mistake: None, is_precise: true };
         let body = Rc::new(Body { state: RefCell::new(state) });
         let values = arguments.iter().map(|a| body.new_value(a.dtype, &a.dims)).collect();
-        (Program { body, arguments: arguments.to_vec() }, values)
+        (Program { body, arguments: arguments.to_vec(), platform: String::new() }, values)
     }
 
     /// Lets the accelerator round the operands of 32-bit products (to TF32 on a GPU).
     pub fn allow_rounded_products(&self) {
         self.body.state.borrow_mut().is_precise = false;
+    }
+
+    /// Says for which platform the program is compiled: `CPU`, `CUDA`, `ROCM`, `TPU`.
+    pub fn set_platform(&mut self, platform: &str) {
+        platform.to_uppercase().clone_into(&mut self.platform);
+    }
+
+    /// The platform for which the program is compiled; empty if nothing said.
+    pub fn platform(&self) -> &str {
+        &self.platform
+    }
+
+    pub(crate) fn body(&self) -> &Rc<Body> {
+        &self.body
     }
 
     /// A constant.
