@@ -18,6 +18,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 import cluster_cases
 import command_cases
+import jax_cases
 import numpy as np
 import tensorflow as tf
 
@@ -169,7 +170,7 @@ def main():
     parser.add_argument("cases", nargs="*")
     arguments = parser.parse_args()
     failed = []
-    everything = {**globals(), **vars(command_cases), **vars(cluster_cases)}
+    everything = {**globals(), **vars(command_cases), **vars(cluster_cases), **vars(jax_cases)}
     cases = {name[5:]: case for name, case in everything.items() if name.startswith("case_")}
     chosen = [n for n in cases if not arguments.cases or any(w in n for w in arguments.cases)]
     for name in chosen:

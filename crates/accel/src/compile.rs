@@ -8,8 +8,9 @@ use thalweg_graph::{Attrs, Endpoint, Graph, Node, NodeId, OutputInfo, Role};
 use thalweg_hlo::{Argument, Program};
 use thalweg_kernel::{KernelRegistry, Lowering, Operand, RegionVariable, Value};
 use thalweg_plan::{Evaluator, Region, VariableName, variable_name};
-use thalweg_tensor::{Context, DType, PartialShape, Result, Shape, Tensor, bail, err};
+use thalweg_tensor::{Context, DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
+use crate::device::{Accelerator, Precision};
 use crate::trips::EVALUATIONS_MAX;
 
 /// Most bytes of inputs and outputs of a node that is evaluated on the host.
@@ -17,6 +18,9 @@ const KNOWN_BYTES_MAX: usize = 1 << 20;
 
 /// Most nodes of functions that are lowered for one program: branches and loops inline what they call.
 const FUNCTION_NODES_MAX: usize = 1 << 19;
+
+/// Deepest nesting of functions in a program.
+const FUNCTION_DEPTH_MAX: usize = 32;
 
 /// The outputs of a node.
 pub(crate) type Operands = SmallVec<[Operand; 1]>;
@@ -84,12 +88,12 @@ pub(crate) fn lower_region(
     inputs: &[InputKind],
     variables: &[VariableKind],
     kernels: &Arc<KernelRegistry>,
-    device_type: &str,
-    is_precise: bool,
+    device: &Accelerator,
 ) -> Result<LoweredRegion> {
     let (sources, arguments) = arguments_of(inputs, variables);
-    let (program, values) = Program::new(&arguments);
-    if !is_precise {
+    let (mut program, values) = Program::new(&arguments);
+    program.set_platform(device.client.platform_name());
+    if device.precision != Precision::Full {
         program.allow_rounded_products();
     }
     let mut cells: Vec<RegionVariable> = variables
@@ -129,12 +133,13 @@ pub(crate) fn lower_region(
         program: &program,
         kernels,
         evaluator: &Evaluator::new(kernels, 8 * KNOWN_BYTES_MAX),
-        device_type,
+        device_type: device.device_type(),
         operands,
         variables: cells,
         handles: &handles,
         function_nodes_left: FUNCTION_NODES_MAX,
         evaluations_left: EVALUATIONS_MAX,
+        depth: 0,
     };
     body.set_input_shapes(inputs, variables)?;
     for id in body.graph.ids().skip(inputs.len()) {
@@ -176,11 +181,14 @@ pub(crate) struct Body<'a> {
     function_nodes_left: usize,
     /// How many nodes may be evaluated to count iterations.
     pub(crate) evaluations_left: usize,
+    /// How deep functions nest.
+    depth: usize,
 }
 
 impl<'a> Body<'a> {
     /// The nodes of a function that this body calls; it has the variables until they are taken back.
     pub(crate) fn inside(&mut self, graph: Graph) -> Result<Body<'a>> {
+        ensure!(self.depth < FUNCTION_DEPTH_MAX, InvalidArgument, "functions nest too deep");
         let left = self.function_nodes_left.checked_sub(graph.len()).ok_or_else(|| {
             err!(ResourceExhausted, "functions of more than {FUNCTION_NODES_MAX} nodes are inlined")
         })?;
@@ -189,6 +197,7 @@ impl<'a> Body<'a> {
             graph,
             variables: std::mem::take(&mut self.variables),
             function_nodes_left: left,
+            depth: self.depth + 1,
             ..*self
         })
     }
@@ -321,6 +330,9 @@ impl<'a> Body<'a> {
                     ));
                 }
             }
+        }
+        if node.attrs.iter().any(|(_, value)| !value.functions().is_empty()) {
+            return self.lower_with_functions(&node.clone(), &inputs, lower);
         }
         let mut lowering = Lowering::new(node, self.program, &inputs, &mut self.variables);
         lower(&mut lowering)?;

@@ -10,7 +10,7 @@ use std::mem;
 use smallvec::SmallVec;
 use thalweg_graph::{AttrValue, Attrs, Graph, Node, NodeId, Role};
 use thalweg_hlo::{Block, Comparison, Program, Value};
-use thalweg_kernel::{List, Operand, RegionVariable};
+use thalweg_kernel::{Functions, List, Lower, Lowering, Operand, RegionVariable};
 use thalweg_plan::nodes_that_run;
 use thalweg_tensor::{DType, Result, Shape, Tensor, bail, ensure, err};
 
@@ -53,6 +53,20 @@ enum Joined {
     Value(usize),
     /// A list whose rows and length are results of the conditional.
     List { list: Box<List>, rows: Option<usize>, length: Option<usize> },
+}
+
+/// The functions of a node that is being lowered.
+struct Computations<'b, 'a> {
+    body: &'b mut Body<'a>,
+    node: &'b Node,
+}
+
+impl Functions for Computations<'_, '_> {
+    fn call(&mut self, attr: &str, args: &[Value]) -> Result<Vec<Value>> {
+        let args: Vec<Operand> = args.iter().cloned().map(Operand::Value).collect();
+        let results = self.body.function(&callee(self.node, attr)?, &args)?;
+        results.iter().map(|result| self.body.value(result)).collect()
+    }
 }
 
 impl Body<'_> {
@@ -105,6 +119,23 @@ impl Body<'_> {
             node.outputs.len()
         );
         Ok(SmallVec::from_vec(outputs))
+    }
+
+    /// Lowers a node whose lowering calls functions: reducers and comparators, which have no variables.
+    pub(crate) fn lower_with_functions(
+        &mut self,
+        node: &Node,
+        inputs: &[Operand],
+        lower: Lower,
+    ) -> Result<Operands> {
+        let program = self.program;
+        let mut variables = mem::take(&mut self.variables);
+        let mut functions = Computations { body: self, node };
+        let mut lowering =
+            Lowering::new(node, program, inputs, &mut variables).with_functions(&mut functions);
+        let lowered = lower(&mut lowering).and_then(|()| lowering.finish());
+        self.variables = variables;
+        lowered.map(SmallVec::from_vec)
     }
 
     /// Lowers the nodes of a function; its results.

@@ -17,7 +17,7 @@ use thalweg_tensor::{Charge, DType, Error, Result, Tensor, bail, ensure, err};
 
 use crate::cells::Cells;
 use crate::compile::{ArgumentSource, LoweredRegion, Source, lower_region};
-use crate::device::{Accelerator, Precision};
+use crate::device::Accelerator;
 use crate::inputs::{Input, Inputs, Signature};
 use crate::memory::{Memory, memory_of};
 use crate::pjrt::{Buffer, Executable};
@@ -262,8 +262,7 @@ impl State {
             signature.inputs(),
             &signature.variable_kinds(inputs),
             &self.kernels,
-            self.device.device_type(),
-            self.device.precision == Precision::Full,
+            &self.device,
         )?;
         let executable = match lowered.num_results {
             0 => None,

@@ -263,7 +263,9 @@ fn check_dtypes(
         node.attrs.set(attr.as_str(), AttrValue::from_proto(value.clone()));
     }
     if let Err(e) = registry.kernels.find(&node, "CPU") {
-        unsupported.add(Kind::Dtype, &op.name, e.message(), name);
+        let specs = registry.kernels.for_op(&op.name);
+        let kind = if specs.iter().all(|s| s.lower.is_some()) { Kind::Op } else { Kind::Dtype };
+        unsupported.add(kind, &op.name, e.message(), name);
     }
 }
 

@@ -47,6 +47,9 @@ pub(crate) const IF: OpDef = OpDef { name: "If", ..STATELESS_IF };
 
 pub(crate) const INTERNAL_IF: OpDef = OpDef { name: "_If", role: Role::If, ..OpDef::DEFAULT };
 
+/// `If` under the name that XLA's bridge has for it.
+pub(crate) const XLA_IF: OpDef = OpDef { name: "XlaIf", role: Role::If, ..OpDef::DEFAULT };
+
 pub(crate) const STATELESS_CASE: OpDef =
     OpDef { name: "StatelessCase", shape: branch_shapes, role: Role::Case, ..OpDef::DEFAULT }
         .with_gradient(functional_gradient::branch);
@@ -61,6 +64,10 @@ pub(crate) const WHILE: OpDef = OpDef { name: "While", ..STATELESS_WHILE };
 
 pub(crate) const INTERNAL_WHILE: OpDef =
     OpDef { name: "_While", shape: unchanged_shapes, role: Role::While, ..OpDef::DEFAULT };
+
+/// `While` under the name that XLA's bridge has for it.
+pub(crate) const XLA_WHILE: OpDef =
+    OpDef { name: "XlaWhile", shape: unchanged_shapes, role: Role::While, ..OpDef::DEFAULT };
 
 pub(crate) const FOR: OpDef =
     OpDef { name: "For", role: Role::For, ..OpDef::DEFAULT }.with_gradient(loop_gradient::for_loop);

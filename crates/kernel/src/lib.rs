@@ -32,7 +32,7 @@ pub use device::{
 pub use environment::{Clock, Entropy, Environment};
 pub use function::{CallDone, FunctionRunner, KeptFunction, KeptGraph};
 pub use list::List;
-pub use lowering::{Lower, Lowering, Operand, RegionVariable};
+pub use lowering::{Functions, Lower, Lowering, Operand, RegionVariable};
 pub use parallel::{OneThread, Parallel};
 pub use registry::{
     ACCELERATORS, AnyKernel, AsyncKernel, Constraint, Family, Kernel, KernelInit, KernelRegistry,

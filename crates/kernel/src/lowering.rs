@@ -37,6 +37,12 @@ pub struct RegionVariable {
     pub is_assigned: bool,
 }
 
+/// Lowers the functions that attrs of a node name.
+pub trait Functions {
+    /// The results of the function that the attr names.
+    fn call(&mut self, attr: &str, args: &[Value]) -> Result<Vec<Value>>;
+}
+
 /// One node that is being lowered, with what its inputs are.
 pub struct Lowering<'a> {
     node: &'a Node,
@@ -44,6 +50,7 @@ pub struct Lowering<'a> {
     inputs: &'a [Operand],
     outputs: Vec<Option<Operand>>,
     variables: &'a mut Vec<RegionVariable>,
+    functions: Option<&'a mut dyn Functions>,
 }
 
 impl<'a> Lowering<'a> {
@@ -54,7 +61,21 @@ impl<'a> Lowering<'a> {
         inputs: &'a [Operand],
         variables: &'a mut Vec<RegionVariable>,
     ) -> Self {
-        Lowering { node, program, inputs, outputs: vec![None; node.outputs.len()], variables }
+        let outputs = vec![None; node.outputs.len()];
+        Lowering { node, program, inputs, outputs, variables, functions: None }
+    }
+
+    /// The same for a node that may call functions.
+    pub fn with_functions(self, functions: &'a mut dyn Functions) -> Self {
+        Lowering { functions: Some(functions), ..self }
+    }
+
+    /// The results of the function that an attr names.
+    pub fn call(&mut self, attr: &str, args: &[Value]) -> Result<Vec<Value>> {
+        match &mut self.functions {
+            Some(functions) => functions.call(attr, args),
+            None => Err(err!(Internal, "{} calls no functions", self.node.op.name)),
+        }
     }
 
     /// The node.

@@ -209,6 +209,13 @@ impl KernelRegistry {
                 let why = why_missing(&node.op.name);
                 return err!(Unimplemented, "{} has no kernel here{why}", node.op.name);
             }
+            if specs.iter().all(|s| s.device == ANY_ACCELERATOR) && device_type == "CPU" {
+                return err!(
+                    Unimplemented,
+                    "{} runs on accelerators only: start with --accelerator PLUGIN.so (XLA's CPU backend is one)",
+                    node.op.name
+                );
+            }
             let types: Vec<String> = node
                 .op
                 .attrs

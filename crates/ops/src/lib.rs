@@ -155,6 +155,8 @@ mod lists;
 
 mod data;
 
+mod xla;
+
 use std::sync::{Arc, LazyLock};
 
 use thalweg_graph::{OpRegistry, structural};
@@ -167,6 +169,10 @@ const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 
 /// Every family of this crate.
 pub static FAMILIES: &[&Family] = &[
+    &xla::arrays::FAMILY,
+    &xla::call_module::FAMILY,
+    &xla::computations::FAMILY,
+    &xla::products::FAMILY,
     &cross::FAMILY,
     &depth_space::FAMILY,
     &diag::FAMILY,

@@ -11,7 +11,7 @@ use thalweg_tensor::DType;
 use crate::Target;
 
 /// The calls of functions whose nodes have device constraints, or of which an accelerator runs some nodes
-/// only, or that take handles of state on incompatible devices.
+/// only or runs nodes that nothing else does, or that take handles of state on incompatible devices.
 pub(crate) fn calls(graph: &Graph, target: &Target<'_>) -> FxHashSet<NodeId> {
     let mut found = FxHashSet::default();
     if target.devices.len() == 1 {
@@ -34,7 +34,7 @@ struct Constraints<'a> {
     graph: &'a Graph,
     target: &'a Target<'a>,
     /// For each function, whether a node of it, or of a function that it calls, has a device constraint or
-    /// cannot run on an accelerator that is there.
+    /// cannot run on an accelerator that is there, or runs nowhere else.
     by_function: FxHashMap<String, bool>,
 }
 
@@ -50,10 +50,18 @@ impl Constraints<'_> {
         let mut nodes = self.graph.library().reachable([name]).flat_map(|f| &f.node_def);
         let accelerator = self.target.devices.iter().find(|d| d.is_accelerator());
         let is_split = nodes.any(|node| {
-            !node.device.is_empty() || accelerator.is_some_and(|device| !self.runs_on(node, device))
+            !node.device.is_empty()
+                || accelerator
+                    .is_some_and(|device| !self.runs_on(node, device) || self.runs_on_no_host(node))
         });
         self.by_function.insert(name.to_owned(), is_split);
         is_split
+    }
+
+    /// Whether a node of a function runs on accelerators alone.
+    fn runs_on_no_host(&self, node: &pb::NodeDef) -> bool {
+        let specs = self.target.kernels.for_op(&node.op);
+        !specs.is_empty() && specs.iter().all(|spec| spec.lower.is_some())
     }
 
     /// Whether an accelerator runs a node of a function: its op has a lowering, for numbers.

@@ -927,7 +927,9 @@ pub fn parallel_concat<T: TensorType>(
         .output()
 }
 
-/// `ParallelDynamicStitch`. Has a gradient.
+/// `ParallelDynamicStitch`.
+///
+/// `T`: int32, int64. Has a gradient.
 #[track_caller]
 pub fn parallel_dynamic_stitch<T: TensorType>(
     g: &Graph,

@@ -2475,6 +2475,553 @@ pub fn xdivy<T: TensorType>(x: impl Handle<T>, y: impl Operand<T>) -> Output<T> 
     NewOp::on(&x, "Xdivy").input(x).input(y).output()
 }
 
+/// `XlaBroadcastHelper`.
+///
+/// `T`: float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. `Tindices`: int32, int64. Has no gradient. Returns `lhs_output`, `rhs_output`.
+#[track_caller]
+pub fn xla_broadcast_helper<T: TensorType, Tindices: TensorType>(
+    lhs: impl Handle<T>,
+    rhs: impl Operand<T>,
+    broadcast_dims: impl Operand<Tindices>,
+) -> (Output<T>, Output<T>) {
+    let built =
+        NewOp::on(&lhs, "XlaBroadcastHelper").input(lhs).input(rhs).input(broadcast_dims).build();
+    (built.output(0), built.output(1))
+}
+
+/// `XlaCallModule`. Has no gradient. Options: [`XlaCallModule`].
+#[track_caller]
+pub fn xla_call_module(
+    g: &Graph,
+    args: &[Output<Untyped>],
+    version: i64,
+    module: &str,
+    sout: &[PartialShape],
+    tout: &[DType],
+) -> Vec<Output<Untyped>> {
+    XlaCallModule::new().build(g, args, version, module, sout, tout)
+}
+options! { XlaCallModule {
+dim_args_spec: &[&str] = "dim_args_spec", "[]";
+platforms: &[&str] = "platforms", "[]";
+function_list: &[Function] = "function_list", "[]", |value| functions_attr(value);
+has_token_input_output: bool = "has_token_input_output", "false";
+disabled_checks: &[&str] = "disabled_checks", "[]";
+use_shardy_partitioner: bool = "use_shardy_partitioner", "false";
+} }
+impl XlaCallModule {
+    /// Adds the node: see [`xla_call_module()`].
+    #[track_caller]
+    pub fn build(
+        &self,
+        g: &Graph,
+        args: &[Output<Untyped>],
+        version: i64,
+        module: &str,
+        sout: &[PartialShape],
+        tout: &[DType],
+    ) -> Vec<Output<Untyped>> {
+        let built = self
+            .0
+            .new(g, "XlaCallModule")
+            .inputs(args)
+            .attr("Tin", &dtypes_of(args)[..])
+            .attr("version", version)
+            .attr("module", module)
+            .attr("Sout", sout)
+            .attr("Tout", tout)
+            .build();
+        built.outputs("output", tout.len())
+    }
+}
+
+/// `XlaConv`.
+///
+/// `T`: float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. `Tindices`: int32, int64. Has no gradient.
+#[track_caller]
+pub fn xla_conv<T: TensorType, Tindices: TensorType>(
+    lhs: impl Handle<T>,
+    rhs: impl Operand<T>,
+    window_strides: impl Operand<Tindices>,
+    padding: impl Operand<Tindices>,
+    lhs_dilation: impl Operand<Tindices>,
+    rhs_dilation: impl Operand<Tindices>,
+    feature_group_count: impl Operand<Tindices>,
+    dimension_numbers: &str,
+    precision_config: &str,
+) -> Output<T> {
+    NewOp::on(&lhs, "XlaConv")
+        .input(lhs)
+        .input(rhs)
+        .input(window_strides)
+        .input(padding)
+        .input(lhs_dilation)
+        .input(rhs_dilation)
+        .input(feature_group_count)
+        .attr("dimension_numbers", dimension_numbers)
+        .attr("precision_config", precision_config)
+        .output()
+}
+
+/// `XlaConvV2`.
+///
+/// `LhsT`: float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. `RhsT`: float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. `Tindices`: int32, int64. `PreferredElementType`: float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. Has no gradient. Options: [`XlaConvV2`].
+#[track_caller]
+pub fn xla_conv_v2<
+    PreferredElementType: TensorType,
+    LhsT: TensorType,
+    RhsT: TensorType,
+    Tindices: TensorType,
+>(
+    lhs: impl Handle<LhsT>,
+    rhs: impl Operand<RhsT>,
+    window_strides: impl Operand<Tindices>,
+    padding: impl Operand<Tindices>,
+    lhs_dilation: impl Operand<Tindices>,
+    rhs_dilation: impl Operand<Tindices>,
+    feature_group_count: impl Operand<Tindices>,
+    dimension_numbers: &str,
+    precision_config: &str,
+) -> Output<PreferredElementType> {
+    XlaConvV2::new().build(
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        lhs_dilation,
+        rhs_dilation,
+        feature_group_count,
+        dimension_numbers,
+        precision_config,
+    )
+}
+options! { XlaConvV2 {
+batch_group_count: i64 = "batch_group_count", "1";
+} }
+impl XlaConvV2 {
+    /// Adds the node: see [`xla_conv_v2()`].
+    #[track_caller]
+    pub fn build<
+        PreferredElementType: TensorType,
+        LhsT: TensorType,
+        RhsT: TensorType,
+        Tindices: TensorType,
+    >(
+        &self,
+        lhs: impl Handle<LhsT>,
+        rhs: impl Operand<RhsT>,
+        window_strides: impl Operand<Tindices>,
+        padding: impl Operand<Tindices>,
+        lhs_dilation: impl Operand<Tindices>,
+        rhs_dilation: impl Operand<Tindices>,
+        feature_group_count: impl Operand<Tindices>,
+        dimension_numbers: &str,
+        precision_config: &str,
+    ) -> Output<PreferredElementType> {
+        self.0
+            .on(&lhs, "XlaConvV2")
+            .dtype::<PreferredElementType>("preferred_element_type")
+            .input(lhs)
+            .input(rhs)
+            .input(window_strides)
+            .input(padding)
+            .input(lhs_dilation)
+            .input(rhs_dilation)
+            .input(feature_group_count)
+            .attr("dimension_numbers", dimension_numbers)
+            .attr("precision_config", precision_config)
+            .output()
+    }
+}
+
+/// `XlaDot`.
+///
+/// `T`: float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. Has no gradient.
+#[track_caller]
+pub fn xla_dot<T: TensorType>(
+    lhs: impl Handle<T>,
+    rhs: impl Operand<T>,
+    dimension_numbers: &str,
+    precision_config: &str,
+) -> Output<T> {
+    NewOp::on(&lhs, "XlaDot")
+        .input(lhs)
+        .input(rhs)
+        .attr("dimension_numbers", dimension_numbers)
+        .attr("precision_config", precision_config)
+        .output()
+}
+
+/// `XlaDotV2`.
+///
+/// `LhsT`: float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. `RhsT`: float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. `PreferredElementType`: float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. Has no gradient.
+#[track_caller]
+pub fn xla_dot_v2<PreferredElementType: TensorType, LhsT: TensorType, RhsT: TensorType>(
+    lhs: impl Handle<LhsT>,
+    rhs: impl Operand<RhsT>,
+    dimension_numbers: &str,
+    precision_config: &str,
+) -> Output<PreferredElementType> {
+    NewOp::on(&lhs, "XlaDotV2")
+        .dtype::<PreferredElementType>("preferred_element_type")
+        .input(lhs)
+        .input(rhs)
+        .attr("dimension_numbers", dimension_numbers)
+        .attr("precision_config", precision_config)
+        .output()
+}
+
+/// `XlaDynamicSlice`.
+///
+/// `Tindices`: int32, int64. Has no gradient.
+#[track_caller]
+pub fn xla_dynamic_slice<T: TensorType, Tindices: TensorType>(
+    input: impl Handle<T>,
+    start_indices: impl Operand<Tindices>,
+    size_indices: impl Operand<Tindices>,
+) -> Output<T> {
+    NewOp::on(&input, "XlaDynamicSlice")
+        .input(input)
+        .input(start_indices)
+        .input(size_indices)
+        .output()
+}
+
+/// `XlaDynamicUpdateSlice`.
+///
+/// `Tindices`: int32, int64. Has no gradient.
+#[track_caller]
+pub fn xla_dynamic_update_slice<T: TensorType, Tindices: TensorType>(
+    input: impl Handle<T>,
+    update: impl Operand<T>,
+    indices: impl Operand<Tindices>,
+) -> Output<T> {
+    NewOp::on(&input, "XlaDynamicUpdateSlice").input(input).input(update).input(indices).output()
+}
+
+/// `XlaEinsum`.
+///
+/// `T`: float, complex64, bfloat16. Has no gradient.
+#[track_caller]
+pub fn xla_einsum<T: TensorType>(
+    a: impl Handle<T>,
+    b: impl Operand<T>,
+    equation: &str,
+) -> Output<T> {
+    NewOp::on(&a, "XlaEinsum").input(a).input(b).attr("equation", equation).output()
+}
+
+/// `XlaGather`.
+///
+/// `T`: float, double, int32, uint8, int16, int8, complex64, int64, bool, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. `Tindices`: int32, int64. Has no gradient.
+#[track_caller]
+pub fn xla_gather<T: TensorType, Tindices: TensorType>(
+    operand: impl Handle<T>,
+    start_indices: impl Operand<Tindices>,
+    slice_sizes: impl Operand<Tindices>,
+    dimension_numbers: &str,
+    indices_are_sorted: bool,
+) -> Output<T> {
+    NewOp::on(&operand, "XlaGather")
+        .input(operand)
+        .input(start_indices)
+        .input(slice_sizes)
+        .attr("dimension_numbers", dimension_numbers)
+        .attr("indices_are_sorted", indices_are_sorted)
+        .output()
+}
+
+/// `XlaIf`. Has no gradient.
+#[track_caller]
+pub fn xla_if<Tcond: TensorType>(
+    cond: impl Handle<Tcond>,
+    inputs: &[Output<Untyped>],
+    then_branch: &Function,
+    else_branch: &Function,
+    tout: &[DType],
+) -> Vec<Output<Untyped>> {
+    let built = NewOp::on(&cond, "XlaIf")
+        .input(cond)
+        .inputs(inputs)
+        .attr("Tin", &dtypes_of(inputs)[..])
+        .attr("then_branch", then_branch)
+        .attr("else_branch", else_branch)
+        .attr("Tout", tout)
+        .build();
+    built.outputs("output", tout.len())
+}
+
+/// `XlaKeyValueSort`.
+///
+/// `K`: float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64. Has no gradient. Returns `sorted_keys`, `sorted_values`.
+#[track_caller]
+pub fn xla_key_value_sort<K: TensorType, V: TensorType>(
+    keys: impl Handle<K>,
+    values: impl Operand<V>,
+) -> (Output<K>, Output<V>) {
+    let built = NewOp::on(&keys, "XlaKeyValueSort").input(keys).input(values).build();
+    (built.output(0), built.output(1))
+}
+
+/// `XlaOptimizationBarrier`. Has no gradient.
+#[track_caller]
+pub fn xla_optimization_barrier(g: &Graph, input: &[Output<Untyped>]) -> Vec<Output<Untyped>> {
+    let built = NewOp::new(g, "XlaOptimizationBarrier")
+        .inputs(input)
+        .attr("T", &dtypes_of(input)[..])
+        .build();
+    built.outputs("output", input.len())
+}
+
+/// `XlaPad`.
+///
+/// `Tindices`: int32, int64. Has no gradient.
+#[track_caller]
+pub fn xla_pad<T: TensorType, Tindices: TensorType>(
+    input: impl Handle<T>,
+    padding_value: impl Operand<T>,
+    padding_low: impl Operand<Tindices>,
+    padding_high: impl Operand<Tindices>,
+    padding_interior: impl Operand<Tindices>,
+) -> Output<T> {
+    NewOp::on(&input, "XlaPad")
+        .input(input)
+        .input(padding_value)
+        .input(padding_low)
+        .input(padding_high)
+        .input(padding_interior)
+        .output()
+}
+
+/// `XlaReduce`.
+///
+/// `T`: float, double, int32, uint8, int16, int8, complex64, int64, bool, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. Has no gradient.
+#[track_caller]
+pub fn xla_reduce<T: TensorType>(
+    input: impl Handle<T>,
+    init_value: impl Operand<T>,
+    dimensions_to_reduce: &[i64],
+    reducer: &Function,
+) -> Output<T> {
+    NewOp::on(&input, "XlaReduce")
+        .input(input)
+        .input(init_value)
+        .attr("dimensions_to_reduce", dimensions_to_reduce)
+        .attr("reducer", reducer)
+        .output()
+}
+
+/// `XlaReducePrecision`.
+///
+/// `T`: float, double, bfloat16, half. Has no gradient.
+#[track_caller]
+pub fn xla_reduce_precision<T: TensorType>(
+    operand: impl Handle<T>,
+    exponent_bits: i64,
+    mantissa_bits: i64,
+) -> Output<T> {
+    NewOp::on(&operand, "XlaReducePrecision")
+        .input(operand)
+        .attr("exponent_bits", exponent_bits)
+        .attr("mantissa_bits", mantissa_bits)
+        .output()
+}
+
+/// `XlaReduceWindow`.
+///
+/// `T`: float, double, int32, uint8, int16, int8, complex64, int64, bool, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. `Tindices`: int32, int64. Has no gradient.
+#[track_caller]
+pub fn xla_reduce_window<T: TensorType, Tindices: TensorType>(
+    input: impl Handle<T>,
+    init_value: impl Operand<T>,
+    window_dimensions: impl Operand<Tindices>,
+    window_strides: impl Operand<Tindices>,
+    base_dilations: impl Operand<Tindices>,
+    window_dilations: impl Operand<Tindices>,
+    padding: impl Operand<Tindices>,
+    computation: &Function,
+) -> Output<T> {
+    NewOp::on(&input, "XlaReduceWindow")
+        .input(input)
+        .input(init_value)
+        .input(window_dimensions)
+        .input(window_strides)
+        .input(base_dilations)
+        .input(window_dilations)
+        .input(padding)
+        .attr("computation", computation)
+        .output()
+}
+
+/// `XlaRemoveDynamicDimensionSize`. Has no gradient.
+#[track_caller]
+pub fn xla_remove_dynamic_dimension_size<T: TensorType>(
+    input: impl Handle<T>,
+    dim_index: impl Operand<i32>,
+) -> Output<T> {
+    NewOp::on(&input, "XlaRemoveDynamicDimensionSize").input(input).input(dim_index).output()
+}
+
+/// `XlaReplicaId`. Has no gradient.
+#[track_caller]
+pub fn xla_replica_id(g: &Graph) -> Output<i32> {
+    NewOp::new(g, "XlaReplicaId").output()
+}
+
+/// `XlaScatter`.
+///
+/// `T`: float, double, int32, uint8, int16, int8, complex64, int64, bool, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. `Tindices`: int32, int64. Has no gradient.
+#[track_caller]
+pub fn xla_scatter<T: TensorType, Tindices: TensorType>(
+    operand: impl Handle<T>,
+    scatter_indices: impl Operand<Tindices>,
+    updates: impl Operand<T>,
+    update_computation: &Function,
+    dimension_numbers: &str,
+    indices_are_sorted: bool,
+) -> Output<T> {
+    NewOp::on(&operand, "XlaScatter")
+        .input(operand)
+        .input(scatter_indices)
+        .input(updates)
+        .attr("update_computation", update_computation)
+        .attr("dimension_numbers", dimension_numbers)
+        .attr("indices_are_sorted", indices_are_sorted)
+        .output()
+}
+
+/// `XlaSelectAndScatter`.
+///
+/// `T`: float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. `Tindices`: int32, int64. Has no gradient.
+#[track_caller]
+pub fn xla_select_and_scatter<T: TensorType, Tindices: TensorType>(
+    operand: impl Handle<T>,
+    window_dimensions: impl Operand<Tindices>,
+    window_strides: impl Operand<Tindices>,
+    padding: impl Operand<Tindices>,
+    source: impl Operand<T>,
+    init_value: impl Operand<T>,
+    select: &Function,
+    scatter: &Function,
+) -> Output<T> {
+    NewOp::on(&operand, "XlaSelectAndScatter")
+        .input(operand)
+        .input(window_dimensions)
+        .input(window_strides)
+        .input(padding)
+        .input(source)
+        .input(init_value)
+        .attr("select", select)
+        .attr("scatter", scatter)
+        .output()
+}
+
+/// `XlaSetBound`. Has no gradient.
+#[track_caller]
+pub fn xla_set_bound(input: impl Handle<i32>, bound: impl Operand<i32>) -> Output<i32> {
+    NewOp::on(&input, "XlaSetBound").input(input).input(bound).output()
+}
+
+/// `XlaSharding`. Has no gradient. Options: [`XlaSharding`].
+#[track_caller]
+pub fn xla_sharding<T: TensorType>(input: impl Handle<T>) -> Output<T> {
+    XlaSharding::new().build(input)
+}
+options! { XlaSharding {
+sharding: &str = "sharding", "\"\"";
+unspecified_dims: &[i64] = "unspecified_dims", "[]";
+} }
+impl XlaSharding {
+    /// Adds the node: see [`xla_sharding()`].
+    #[track_caller]
+    pub fn build<T: TensorType>(&self, input: impl Handle<T>) -> Output<T> {
+        self.0.on(&input, "XlaSharding").input(input).output()
+    }
+}
+
+/// `XlaSort`. Has no gradient.
+#[track_caller]
+pub fn xla_sort<T: TensorType>(input: impl Handle<T>) -> Output<T> {
+    NewOp::on(&input, "XlaSort").input(input).output()
+}
+
+/// `XlaVariadicReduce`.
+///
+/// `T`: float, double, int32, uint8, int16, int8, complex64, int64, bool, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. Has no gradient.
+#[track_caller]
+pub fn xla_variadic_reduce<T: TensorType>(
+    g: &Graph,
+    input: &[Output<T>],
+    init_value: &[Output<T>],
+    dimensions_to_reduce: &[i64],
+    reducer: &Function,
+) -> Vec<Output<T>> {
+    let built = NewOp::new(g, "XlaVariadicReduce")
+        .inputs(input)
+        .attr("N", input.len() as i64)
+        .dtype::<T>("T")
+        .inputs(init_value)
+        .attr("dimensions_to_reduce", dimensions_to_reduce)
+        .attr("reducer", reducer)
+        .build();
+    built.outputs("output", input.len())
+}
+
+/// `XlaVariadicReduceV2`. Has no gradient.
+#[track_caller]
+pub fn xla_variadic_reduce_v2(
+    g: &Graph,
+    inputs: &[Output<Untyped>],
+    init_values: &[Output<Untyped>],
+    dimensions_to_reduce: &[i64],
+    reducer: &Function,
+) -> Vec<Output<Untyped>> {
+    let built = NewOp::new(g, "XlaVariadicReduceV2")
+        .inputs(inputs)
+        .attr("T", &dtypes_of(inputs)[..])
+        .inputs(init_values)
+        .attr("dimensions_to_reduce", dimensions_to_reduce)
+        .attr("reducer", reducer)
+        .build();
+    built.outputs("outputs", inputs.len())
+}
+
+/// `XlaVariadicSort`. Has no gradient.
+#[track_caller]
+pub fn xla_variadic_sort(
+    g: &Graph,
+    inputs: &[Output<Untyped>],
+    dimension: impl Operand<i32>,
+    comparator: &Function,
+    is_stable: bool,
+) -> Vec<Output<Untyped>> {
+    let built = NewOp::new(g, "XlaVariadicSort")
+        .inputs(inputs)
+        .attr("T", &dtypes_of(inputs)[..])
+        .input(dimension)
+        .attr("comparator", comparator)
+        .attr("is_stable", is_stable)
+        .build();
+    built.outputs("outputs", inputs.len())
+}
+
+/// `XlaWhile`. Has no gradient.
+#[track_caller]
+pub fn xla_while(
+    g: &Graph,
+    input: &[Output<Untyped>],
+    cond: &Function,
+    body: &Function,
+) -> Vec<Output<Untyped>> {
+    let built = NewOp::new(g, "XlaWhile")
+        .inputs(input)
+        .attr("T", &dtypes_of(input)[..])
+        .attr("cond", cond)
+        .attr("body", body)
+        .build();
+    built.outputs("output", input.len())
+}
+
 /// `Xlog1py`.
 ///
 /// `T`: float, double, complex64, bfloat16, complex128, half. Has a gradient.
@@ -2491,7 +3038,9 @@ pub fn xlogy<T: TensorType>(x: impl Handle<T>, y: impl Operand<T>) -> Output<T> 
     NewOp::on(&x, "Xlogy").input(x).input(y).output()
 }
 
-/// `ZerosLike`: zeros of the same shape. No gradient passes.
+/// `ZerosLike`: zeros of the same shape.
+///
+/// `T`: variant. No gradient passes.
 #[track_caller]
 pub fn zeros_like<T: TensorType>(x: impl Handle<T>) -> Output<T> {
     NewOp::on(&x, "ZerosLike").input(x).output()

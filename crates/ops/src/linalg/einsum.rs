@@ -71,7 +71,7 @@ impl Sizes {
     }
 }
 
-fn einsum_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+pub(crate) fn einsum_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let equation = Equation::parse(c.attrs().string("equation")?, c.num_inputs())?;
     let (mut sizes, mut unnamed, mut is_known) = (Sizes::default(), 0, true);
     for i in 0..c.num_inputs() {

@@ -7,7 +7,7 @@ pub(crate) mod decompose;
 pub(crate) mod eigen;
 pub(crate) mod einsum;
 mod einsum_gradient;
-mod einsum_lowering;
+pub(crate) mod einsum_lowering;
 mod equation;
 mod factor_lowering;
 pub(crate) mod fourier;
