@@ -392,8 +392,13 @@ fn finish(
             err!(FailedPrecondition, "Attempting to use uninitialized value {}", variable.name)
         })
     };
-    let mut outputs = Vec::with_capacity(region.outputs.len());
-    for e in &region.outputs {
+    let mut outputs: Vec<Source> = Vec::with_capacity(region.outputs.len());
+    for (i, e) in region.outputs.iter().enumerate() {
+        // What the host and the device read are two outputs of one value.
+        if let Some(same) = region.outputs[..i].iter().position(|other| other == e) {
+            outputs.push(outputs[same].clone());
+            continue;
+        }
         outputs.push(match &operands[e.node.index()][e.index as usize] {
             Operand::Value(value) => source(value),
             Operand::Host(tensor) => Source::Known(tensor.clone()),

@@ -148,10 +148,12 @@ impl Accelerator {
         })?;
         let stats = device.memory_stats().unwrap_or_default();
         let of_plugin = stats.bytes_limit.and_then(|bytes| usize::try_from(bytes).ok());
+        let fraction = f64::from(options.memory_fraction.unwrap_or(1.0));
+        let unknown = (UNKNOWN_MEMORY_BYTES as f64 * fraction) as usize;
         let programs = options.program_cache.open(&client)?;
         Ok(Arc::new(Accelerator {
             device_type: device_type.to_owned(),
-            budget: Budget::new(of_plugin.unwrap_or(UNKNOWN_MEMORY_BYTES)),
+            budget: Budget::new(of_plugin.unwrap_or(unknown)),
             client,
             ordinal,
             precision: options.precision,

@@ -269,3 +269,67 @@ fn the_next_process_loads_what_this_one_compiled() {
     assert_eq!(run(&open().unwrap(), &[2.0, 3.0]), (vec![4.0, 9.0], 0, 1));
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// What is fed goes to the device once, whatever reads it there, and what is read on the host comes back
+/// once, whatever else reads it.
+#[test]
+fn nothing_is_copied_twice() {
+    let Some(accelerator) = support::accelerator("nothing_is_copied_twice") else { return };
+    let mut s = scope();
+    let mut cpu = s.on_device(support::CPU);
+    let x = placeholder(&mut s, "x", DType::Float);
+    let a = node(&mut s, "AddV2", "a", &[x, x]);
+    // The CPU's node cuts the graph into two regions, both of which read x; both sides read a.
+    let b = node(&mut cpu, "Mul", "b", &[a, a]);
+    let c = node(&mut s, "AddV2", "c", &[a, b]);
+    node(&mut s, "Sub", "d", &[c, x]);
+    let session = session(&s, &accelerator);
+    let fed = Tensor::vector(&vec![3f32; 1 << 18]).unwrap();
+    let bytes = fed.size_bytes() as u64;
+    for _ in 0..3 {
+        let before = accelerator.stats();
+        let got = session.run(&[("x:0", fed.clone())], &["d:0", "a:0"], &[]).unwrap();
+        assert_eq!((floats(&got[0])[0], floats(&got[1])[0]), (39.0, 6.0));
+        let after = accelerator.stats();
+        let copied = (
+            after.bytes_from_host - before.bytes_from_host,
+            after.bytes_to_host - before.bytes_to_host,
+        );
+        // x and b there; a and d back.
+        assert_eq!(copied, (2 * bytes, 2 * bytes));
+    }
+}
+
+/// What does not fit ends its step; the session and what it has there live on.
+#[test]
+fn memory_that_is_not_there_ends_the_step() {
+    // Of 8 GB, about 800 kB.
+    let options =
+        AcceleratorOptions { memory_fraction: Some(1e-4), ..AcceleratorOptions::default() };
+    let test = "memory_that_is_not_there_ends_the_step";
+    let Some(accelerator) = support::accelerator_with(test, &options) else { return };
+    let mut s = scope();
+    let v = variable(&mut s, "v", &[1000]);
+    let x = placeholder(&mut s, "x", DType::Float);
+    let one = s.constant(&Tensor::vector(&[1f32; 1000]).unwrap()).unwrap();
+    node(&mut s, "Assign", "init", &[v, one]);
+    node(&mut s, "Identity", "read", &[v]);
+    let column = s.constant(&Tensor::scalar(1i32)).unwrap();
+    let column = s.op("ExpandDims").name("column").inputs(&[x, column]).build().unwrap();
+    node(&mut s, "AddV2", "table", &[column, x]);
+    node(&mut s, "Neg", "negative", &[x]);
+    let session = session(&s, &accelerator);
+    session.run(&[], &[], &["init"]).unwrap();
+    let fed = |count: usize| [("x:0", Tensor::vector(&vec![1f32; count]).unwrap())];
+    for _ in 0..3 {
+        // An argument, then a result that is too large.
+        for (count, fetch) in [(300_000, "negative:0"), (1000, "table:0")] {
+            let e = session.run(&fed(count), &[fetch], &[]).unwrap_err();
+            assert_eq!(e.code(), Code::ResourceExhausted, "{fetch}: {e}");
+        }
+        let got = session.run(&fed(1000), &["negative:0", "read:0"], &[]).unwrap();
+        assert_eq!((floats(&got[0])[999], floats(&got[1])[999]), (-1.0, 1.0));
+    }
+    let used = accelerator.used_bytes();
+    assert!(used < 50_000, "{used} bytes are still charged");
+}

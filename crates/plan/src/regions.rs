@@ -15,6 +15,8 @@
 //! nothing that its own inputs could depend on. The same holds for dead values: if a source of the region
 //! is dead, whatever reads the region's nodes is dead too.
 
+mod uploads;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -356,9 +358,15 @@ impl Fusion<'_> {
             if readers.is_empty() {
                 continue;
             }
+            // What both sides read is two outputs, so that the copy to the host is made once, and nobody
+            // waits for it but those who read it there.
             let is_host = |reader: &&NodeId| self.graph.node(**reader).role() == Role::Send;
-            draft.outputs.push(e);
-            draft.is_read_on_host.push(readers.iter().all(is_host));
+            for side in [false, true] {
+                if readers.iter().any(|reader| is_host(reader) == side) {
+                    draft.outputs.push(e);
+                    draft.is_read_on_host.push(side);
+                }
+            }
         }
     }
 
@@ -377,32 +385,45 @@ impl Fusion<'_> {
                 kept.push(id);
             }
         }
-        let first_region = kept.len() as u32;
-        let mut moved: FxHashMap<Endpoint, Endpoint> = FxHashMap::default();
+        let uploads = self.shared_receives(&drafts);
+        let first_upload = kept.len() as u32;
+        let first_region = first_upload + uploads.len() as u32;
+        // By whether the reader is on the host.
+        let mut moved: FxHashMap<(Endpoint, bool), Endpoint> = FxHashMap::default();
         for (number, draft) in drafts.iter().enumerate() {
             let node = NodeId(first_region + number as u32);
-            for (index, e) in draft.outputs.iter().enumerate() {
-                moved.insert(*e, Endpoint { node, index: index as u32 });
+            for (index, (e, side)) in draft.outputs.iter().zip(&draft.is_read_on_host).enumerate() {
+                moved.insert((*e, *side), Endpoint { node, index: index as u32 });
             }
         }
         let place = |id: NodeId| match group_of[id.index()] {
             Some(number) => NodeId(first_region + number),
             None => position[id.index()],
         };
-        let endpoint = |e: &Endpoint| {
-            moved.get(e).copied().unwrap_or(Endpoint { node: position[e.node.index()], ..*e })
+        let endpoint = |e: &Endpoint, is_host: bool| {
+            let found = moved.get(&(*e, is_host)).copied();
+            found.unwrap_or(Endpoint { node: position[e.node.index()], ..*e })
         };
         let mut nodes: Vec<Node> = kept.iter().map(|&id| self.graph.node(id).clone()).collect();
         for node in &mut nodes {
-            node.inputs.iter_mut().for_each(|e| *e = endpoint(e));
+            let is_host = node.role() == Role::Send;
+            node.inputs.iter_mut().for_each(|e| *e = endpoint(e, is_host));
             let mut seen = FxHashSet::default();
             node.control_inputs.iter_mut().for_each(|c| *c = place(*c));
             node.control_inputs.retain(|c| seen.insert(*c));
         }
+        for e in &uploads {
+            nodes.push(self.upload_node(*e, endpoint(e, false))?);
+        }
+        let input = |(e, &is_static): (&Endpoint, &bool)| {
+            let upload = uploads.iter().position(|shared| shared == e).filter(|_| !is_static);
+            let upload = upload.map(|i| NodeId(first_upload + i as u32));
+            upload.map_or_else(|| endpoint(e, false), |node| Endpoint { node, index: 0 })
+        };
         let mut regions = Vec::with_capacity(drafts.len());
         for (number, draft) in drafts.into_iter().enumerate() {
             let mut node = self.region_node(&draft, number)?;
-            node.inputs = draft.inputs.iter().map(endpoint).collect();
+            node.inputs = draft.inputs.iter().zip(&draft.is_static).map(input).collect();
             let mut seen = FxHashSet::default();
             node.control_inputs =
                 draft.controls.iter().map(|&c| place(c)).filter(|c| seen.insert(*c)).collect();
