@@ -60,6 +60,9 @@ def case_models_of_jax_on_the_command_line(arguments):
         assert alone.returncode != 0 and "--accelerator" in alone.stderr, alone
     check = subprocess.run([arguments.server, "check", str(folder)], capture_output=True, text=True)
     assert "op XlaCallModule" in check.stdout, check
+    command = [arguments.server, "check", str(folder), "--device", "gpu"]
+    check = subprocess.run(command, capture_output=True, text=True)
+    assert check.returncode == 0, check
 
 
 def case_models_of_jax_in_sessions(arguments):
@@ -90,11 +93,15 @@ def case_models_of_jax_are_served(arguments):
             try:
                 connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
                 connection.request("POST", "/v1/models/model:predict", body)
-                answer = connection.getresponse().read()
-                break
+                response = connection.getresponse()
+                answer = response.read()
+                if response.status == 200:
+                    break
             except OSError:
-                assert process.poll() is None, "the model server ended"
-                time.sleep(0.1)
+                pass
+            # The model is being loaded.
+            assert process.poll() is None, "the model server ended"
+            time.sleep(0.1)
         np.testing.assert_allclose(json.loads(answer)["predictions"], wanted, rtol=1e-4, atol=1e-5)
     finally:
         process.terminate()

@@ -63,6 +63,9 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
             placed.add(registry, &graph, &library);
         }
     }
+    if placed.is_some() {
+        unsupported.0.retain(|(_, op, _), _| !needs_accelerator(registry, op));
+    }
     if args.json {
         let mut all = unsupported.to_json(nodes);
         if let Some(placed) = &placed {
@@ -245,6 +248,12 @@ fn check_def(
     check_dtypes(registry, op, def, name, unsupported);
 }
 
+/// Whether an op runs on accelerators alone.
+fn needs_accelerator(registry: &Registry, op: &str) -> bool {
+    let specs = registry.kernels.for_op(op);
+    !specs.is_empty() && specs.iter().all(|spec| spec.lower.is_some())
+}
+
 fn check_dtypes(
     registry: &Registry,
     op: &Arc<Op>,
@@ -263,8 +272,8 @@ fn check_dtypes(
         node.attrs.set(attr.as_str(), AttrValue::from_proto(value.clone()));
     }
     if let Err(e) = registry.kernels.find(&node, "CPU") {
-        let specs = registry.kernels.for_op(&op.name);
-        let kind = if specs.iter().all(|s| s.lower.is_some()) { Kind::Op } else { Kind::Dtype };
+        let is_elsewhere = needs_accelerator(registry, &op.name);
+        let kind = if is_elsewhere { Kind::Op } else { Kind::Dtype };
         unsupported.add(kind, &op.name, e.message(), name);
     }
 }
