@@ -379,6 +379,7 @@ fn join_lists(program: &Program, sides: &mut [Side], i: usize) -> Result<Joined>
         joined.offset_max = joined.offset_max.max(list.offset_max);
         joined.length_max = joined.length_max.max(list.length_max);
         joined.has_unset |= list.has_unset;
+        joined.elements = joined.elements.with(&list.elements);
     }
     let capacity = |l: &List| l.rows.as_ref().map_or(0, |rows| rows.dims()[0]);
     let capacity = lists.iter().map(capacity).chain([joined.length_max]).max().unwrap_or(0);

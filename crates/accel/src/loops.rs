@@ -5,7 +5,7 @@
 //! run of the body pushes in an iteration, and how often the loop runs at most, give their number.
 
 use thalweg_hlo::{Block, Value};
-use thalweg_kernel::{List, Operand, RegionVariable};
+use thalweg_kernel::{Elements, List, Operand, RegionVariable};
 use thalweg_plan::forwarded_arguments;
 use thalweg_tensor::{Result, Tensor, bail, ensure, err};
 
@@ -152,17 +152,26 @@ impl Body<'_> {
             let tried = self.trial(turns);
             let mut is_new = false;
             for carried in &mut turns.carried {
-                let (Operand::List(initial), Some(growth)) =
-                    (&carried.initial, &mut carried.growth)
+                let Carried { initial: Operand::List(initial), growth: Some(growth), input } =
+                    carried
                 else {
                     continue;
                 };
-                let keeps_length = match &tried {
-                    Ok((_, results)) => match results.get(carried.input) {
-                        Some(Operand::List(result)) => has_length_of(initial, result),
-                        _ => true,
-                    },
-                    Err(_) => false,
+                let result = tried.as_ref().ok().and_then(|(_, results)| results.get(*input));
+                // What is known of the elements must hold in all iterations.
+                let elements = match result {
+                    Some(Operand::List(result)) => initial.elements.with(&result.elements),
+                    Some(_) => Elements::Any,
+                    None => initial.elements.clone(),
+                };
+                if !elements.is(&initial.elements) {
+                    initial.elements = elements;
+                    is_new = true;
+                }
+                let keeps_length = match result {
+                    Some(Operand::List(result)) => has_length_of(initial, result),
+                    Some(_) => true,
+                    None => false,
                 };
                 if !growth.is_carried && !keeps_length {
                     growth.is_carried = true;

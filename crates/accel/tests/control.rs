@@ -519,3 +519,47 @@ fn recursive_functions_are_refused() {
     let got = there.run(&[("x:0", Tensor::scalar(-1f32))], &["y:0"], &[]).unwrap();
     assert_eq!(floats(&got[0]), [1.0]);
 }
+
+/// A recurrent net that reads rows by their index: its gradient saves the length and shape of a list in lists,
+/// which are known because all their elements are equal.
+#[test]
+fn elements_that_are_equal_are_known() {
+    let Some(accelerator) = support::accelerator("elements_that_are_equal_are_known") else {
+        return;
+    };
+    let mut s = scope();
+    let shape = PartialShape::from(&Shape::new(&[4, 3]).unwrap());
+    let x = s.op("Placeholder").name("x").attr("dtype", DType::Float).attr("shape", &shape);
+    let x = x.build().unwrap();
+    let row = s.constant(&Tensor::vector(&[3i32]).unwrap()).unwrap();
+    let rows = s.add("TensorListFromTensor", &[x, row]).unwrap();
+    let (zero, limit) = (int(&mut s, 0).unwrap(), int(&mut s, 4).unwrap());
+    let start = s.constant(&Tensor::vector(&[0.5f32, 1.0, -1.0]).unwrap()).unwrap();
+    let ends = s.while_loop(
+        &[zero, start, rows],
+        |s, v| s.add("Less", &[v[0], limit]),
+        |s, v| {
+            let item = s.op("TensorListGetItem").inputs(&[v[2], v[0], row]);
+            let item = item.attr("element_dtype", DType::Float).build()?;
+            let sum = s.add("AddV2", &[v[1], item])?;
+            let one = int(s, 1)?;
+            Ok(vec![s.add("AddV2", &[v[0], one])?, s.add("Tanh", &[sum])?, v[2]])
+        },
+    );
+    let axes = s.constant(&Tensor::vector(&[0i32]).unwrap()).unwrap();
+    let total = s.add("Sum", &[ends.unwrap()[1], axes]).unwrap();
+    let adjoints = gradients(&mut s, &[total], &[x], &GradientOptions::default()).unwrap();
+    let adjoint = adjoints.into_iter().next().unwrap().to_dense(&mut s).unwrap();
+    named(&mut s, "dx", adjoint);
+    let (there, here) = (session(&s, &accelerator), cpu_session(&s));
+    let before = accelerator.counts();
+    let x: Vec<f32> = (0..12).map(|i| (i as f32 - 5.0) / 7.0).collect();
+    let x = Tensor::from_slice(Shape::new(&[4, 3]).unwrap(), &x).unwrap();
+    let got = there.run(&[("x:0", x.clone())], &["dx:0"], &[]).unwrap();
+    let want = here.run(&[("x:0", x)], &["dx:0"], &[]).unwrap();
+    for (got, want) in floats(&got[0]).iter().zip(floats(&want[0])) {
+        assert!((got - want).abs() <= 1e-5, "{got} vs. {want}");
+    }
+    let after = accelerator.counts();
+    assert_eq!((after.0 - before.0, after.1 - before.1), (1, 1));
+}

@@ -31,7 +31,7 @@ pub use device::{
 };
 pub use environment::{Clock, Entropy, Environment};
 pub use function::{CallDone, FunctionRunner, KeptFunction, KeptGraph};
-pub use list::List;
+pub use list::{Elements, List};
 pub use lowering::{Functions, Lower, Lowering, Operand, RegionVariable};
 pub use parallel::{OneThread, Parallel};
 pub use registry::{

@@ -6,6 +6,46 @@ use thalweg_tensor::{DType, PartialShape, Result, Tensor, bail, ensure, err};
 /// Most bytes of the rows of a list in a program.
 const ROWS_BYTES_MAX: usize = 4 << 30;
 
+/// Most bytes of an element that is known.
+const KNOWN_BYTES_MAX: usize = 1024;
+
+/// What is known of the elements of a list.
+#[derive(Clone, Debug)]
+pub enum Elements {
+    /// There are none.
+    None,
+    /// All are this tensor, as shapes that each iteration of a loop saves for its gradient.
+    Equal(Tensor),
+    /// Nothing.
+    Any,
+}
+
+impl Elements {
+    /// What is known of the elements of two lists together.
+    pub fn with(&self, other: &Elements) -> Elements {
+        match (self, other) {
+            (Elements::None, other) | (other, Elements::None) => other.clone(),
+            (Elements::Equal(a), Elements::Equal(b)) if is_equal(a, b) => self.clone(),
+            _ => Elements::Any,
+        }
+    }
+
+    /// Whether the same is known.
+    pub fn is(&self, other: &Elements) -> bool {
+        match (self, other) {
+            (Elements::None, Elements::None) | (Elements::Any, Elements::Any) => true,
+            (Elements::Equal(a), Elements::Equal(b)) => is_equal(a, b),
+            _ => false,
+        }
+    }
+}
+
+fn is_equal(a: &Tensor, b: &Tensor) -> bool {
+    a.dtype() == b.dtype()
+        && a.shape() == b.shape()
+        && matches!((a.as_bytes(), b.as_bytes()), (Ok(a), Ok(b)) if a == b)
+}
+
 /// A list of tensors of one shape while a region is compiled.
 ///
 /// The length is `offset`, or `base + offset`: in the body of a loop `base` is the length at the beginning
@@ -27,6 +67,8 @@ pub struct List {
     pub offset_max: i64,
     /// A bound on its length.
     pub length_max: usize,
+    /// What is known of its elements.
+    pub elements: Elements,
     /// Whether there may be elements that nothing has set.
     pub has_unset: bool,
     /// The length that pushes must not exceed.
@@ -45,6 +87,7 @@ impl List {
             offset,
             offset_max: offset,
             length_max: length,
+            elements: if length > 0 { Elements::Any } else { Elements::None },
             has_unset: length > 0,
             elements_max: None,
         }
@@ -155,6 +198,7 @@ impl List {
     /// The list with another element `index`, a scalar (int32) that is at least 0 and less than the length.
     pub fn set(&self, program: &Program, index: &Value, element: &Value) -> Result<List> {
         let mut list = self.with_rows(program, element.dims(), self.length_max)?;
+        list.elements = Elements::Any;
         list.rows = list.rows.map(|rows| {
             let starts = starts(program, index, rows.rank());
             rows.dynamic_update_slice(&element.expand(0), &starts)
@@ -172,6 +216,15 @@ impl List {
         list.offset_max = list.offset_max.max(list.offset);
         list.length_max += 1;
         list.set(program, &index, element)
+    }
+
+    /// The list with one more element, which is known.
+    pub fn pushed_known(&self, program: &Program, element: &Tensor) -> Result<List> {
+        let mut list = self.pushed(program, &program.constant(element))?;
+        if element.size_bytes() <= KNOWN_BYTES_MAX {
+            list.elements = self.elements.with(&Elements::Equal(element.clone()));
+        }
+        Ok(list)
     }
 
     /// The list without its last element, and that element.

@@ -282,7 +282,9 @@ impl<'a> Members<'a> {
         };
         let mut known: Vec<Known> = vec![None; graph.len()];
         for (i, &id) in body.args.iter().enumerate() {
-            known[id.index()] = Some(BTreeSet::from([i]));
+            // Whether the elements of a list are known shows when a program is compiled.
+            let is_list = facts.args[i] == DType::Variant;
+            known[id.index()] = Some(if is_list { BTreeSet::new() } else { BTreeSet::from([i]) });
         }
         for id in nodes_that_run(body)? {
             let node = graph.node(id);

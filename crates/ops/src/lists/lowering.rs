@@ -5,7 +5,7 @@
 //! nearest element.
 
 use thalweg_hlo::{GatherDims, ScatterDims, Value};
-use thalweg_kernel::{List, Lowering};
+use thalweg_kernel::{Elements, List, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
 /// The shape that a tensor of a list op says: a scalar -1 for any, -1 for any size.
@@ -70,8 +70,11 @@ pub(crate) fn reserve(l: &mut Lowering<'_>) -> Result<()> {
 }
 
 pub(crate) fn push_back(l: &mut Lowering<'_>) -> Result<()> {
-    let (list, element) = (of_dtype(l, 0)?, l.input(1)?);
-    let pushed = list.pushed(l.program(), &element)?;
+    let list = of_dtype(l, 0)?;
+    let pushed = match l.known(1) {
+        Some(element) => list.pushed_known(l.program(), element)?,
+        None => list.pushed(l.program(), &l.input(1)?)?,
+    };
     l.set_list(0, pushed)
 }
 
@@ -85,7 +88,10 @@ pub(crate) fn pop_back(l: &mut Lowering<'_>) -> Result<()> {
     );
     let (rest, element) = list.popped(l.program(), dims.as_deref())?;
     l.set_list(0, rest)?;
-    l.set(1, element)
+    match &list.elements {
+        Elements::Equal(known) => l.set_host(1, known.clone()),
+        _ => l.set(1, element),
+    }
 }
 
 /// The index that input `i` is, a scalar; whether it is less than the length is checked if both are known.
@@ -242,6 +248,7 @@ fn put_rows(l: &mut Lowering<'_>, list: &List, tensor: usize, indices: usize) ->
         updates.dims()
     );
     let mut list = list.with_rows(l.program(), &updates.dims()[1..], list.length_max)?;
+    list.elements = Elements::Any;
     if indices.num_elements() > 0 && list.length_max > 0 {
         let dims = ScatterDims {
             update_window_dims: (1..updates.rank()).collect(),
@@ -295,6 +302,7 @@ pub(crate) fn split(l: &mut Lowering<'_>) -> Result<()> {
 pub(crate) fn zeros_like(l: &mut Lowering<'_>) -> Result<()> {
     let mut list = l.list(0)?.clone();
     list.rows = list.rows.map(|rows| rows.zeros_like());
+    list.elements = Elements::Any;
     l.set_list(0, list)
 }
 
@@ -314,6 +322,7 @@ pub(crate) fn add_n(l: &mut Lowering<'_>) -> Result<()> {
         );
         sum.element_shape = sum.element_shape.merge(&other.element_shape)?;
         sum.has_unset |= other.has_unset;
+        sum.elements = Elements::Any;
         let Some(dims) = sum.element_dims().or_else(|| other.element_dims()) else {
             continue;
         };
