@@ -7,11 +7,9 @@ mod input;
 mod kernels;
 mod loops;
 mod peak;
+mod protocol;
 mod rows;
 mod train;
-
-use std::io::{BufRead, Write};
-use std::time::Instant;
 
 use build::Build;
 use input::Events;
@@ -36,28 +34,19 @@ enum Prepared {
 }
 
 fn main() {
-    let mut prepared: Option<Prepared> = None;
-    for line in std::io::stdin().lock().lines() {
-        let Ok(line) = line else { return };
-        let answer = match line.split_once(' ') {
-            Some(("prepare", row)) => {
-                // Caches of the previous row must not affect this one.
-                drop(prepared.take());
-                match prepare(row) {
-                    Ok((units, ready)) => {
-                        prepared = Some(ready);
-                        format!("ready {units}")
-                    }
-                    Err(e) => format!("absent {}", e.to_string().replace('\n', " ")),
-                }
+    protocol::serve(prepare, Prepared::run, |_| "nothing".to_owned());
+}
+
+impl Prepared {
+    fn run(&mut self, count: u64) -> Result<()> {
+        match self {
+            Prepared::Step(step) => step.run(count),
+            Prepared::Peak(peak) => {
+                peak.run(count);
+                Ok(())
             }
-            Some(("run", count)) => run(prepared.as_mut(), count),
-            _ if line == "quit" => return,
-            _ => format!("absent unknown command {line:?}"),
-        };
-        println!("{answer}");
-        if std::io::stdout().flush().is_err() {
-            return;
+            Prepared::Events(events) => events.run(count),
+            Prepared::Build(build) => build.run(count),
         }
     }
 }
@@ -84,27 +73,6 @@ fn split_threads(name: &str) -> (&str, usize) {
         Some((base, "1t")) => (base, 1),
         Some((base, "2t")) => (base, 2),
         _ => (name, 1),
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-fn run(prepared: Option<&mut Prepared>, count: &str) -> String {
-    let (Some(row), Ok(count)) = (prepared, count.trim().parse::<u64>()) else {
-        return "absent nothing is prepared, or the count is not a number".into();
-    };
-    let start = Instant::now();
-    let result = match row {
-        Prepared::Step(step) => step.run(count),
-        Prepared::Peak(peak) => {
-            peak.run(count);
-            Ok(())
-        }
-        Prepared::Events(events) => events.run(count),
-        Prepared::Build(build) => build.run(count),
-    };
-    match result {
-        Ok(()) => format!("{:.9}", start.elapsed().as_secs_f64()),
-        Err(e) => format!("absent {e}"),
     }
 }
 
@@ -171,9 +139,12 @@ mod tests {
         for (row, units) in [("session/no_op", 1.0), ("dispatch/identity_chain_10k/2t", 1e4)] {
             let (said, mut ready) = prepare(row).unwrap();
             assert_eq!(said, units, "{row}");
-            assert!(run(Some(&mut ready), "3").parse::<f64>().unwrap() > 0.0, "{row}");
+            assert!(
+                protocol::timed(Some(&mut ready), "3", Prepared::run).parse::<f64>().unwrap() > 0.0,
+                "{row}"
+            );
         }
         assert!(prepare("nothing/like/that").is_err());
-        assert!(run(None, "3").starts_with("absent"));
+        assert!(protocol::timed(None, "3", Prepared::run).starts_with("absent"));
     }
 }
