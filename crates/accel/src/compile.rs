@@ -1,12 +1,13 @@
 //! Compilation of a region for inputs of certain shapes: from nodes to the text of a program.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use smallvec::SmallVec;
 use thalweg_graph::{Attrs, Endpoint, Graph, Node, NodeId, OutputInfo, Role};
 use thalweg_hlo::{Argument, Program};
-use thalweg_kernel::{KernelRegistry, Lowering, Operand, RegionVariable, Value};
+use thalweg_kernel::{
+    KernelOrigin, Lowering, MakeWords, Operand, RegionVariable, StepWords, Value,
+};
 use thalweg_plan::{Evaluator, Region, VariableName, variable_name};
 use thalweg_tensor::{Context, DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
@@ -64,6 +65,8 @@ pub(crate) enum Source {
 pub(crate) enum ArgumentSource {
     Input(usize),
     Variable(usize),
+    /// What the host makes in each step.
+    StepWords,
 }
 
 /// A region in StableHLO.
@@ -80,6 +83,24 @@ pub(crate) struct LoweredRegion {
     pub(crate) donors: Vec<Option<usize>>,
     /// The variables that the region assigns, and their new values.
     pub(crate) assigned: Vec<(usize, Source)>,
+    /// What makes the words of a step, and how many there are.
+    pub(crate) word_makers: Vec<MakeWords>,
+    pub(crate) num_words: usize,
+}
+
+impl LoweredRegion {
+    /// The words that the nodes get from the host in a step that begins now.
+    pub(crate) fn step_words(&self) -> Result<Vec<u64>> {
+        let mut words = Vec::with_capacity(self.num_words);
+        self.word_makers.iter().for_each(|make| make(&mut words));
+        ensure!(
+            words.len() <= self.num_words,
+            Internal,
+            "a node makes more words than it declares"
+        );
+        words.resize(self.num_words, 0);
+        Ok(words)
+    }
 }
 
 /// Lowers a region for these inputs.
@@ -87,10 +108,11 @@ pub(crate) fn lower_region(
     region: &Region,
     inputs: &[InputKind],
     variables: &[VariableKind],
-    kernels: &Arc<KernelRegistry>,
+    origin: &KernelOrigin,
     device: &Accelerator,
 ) -> Result<LoweredRegion> {
-    let (sources, arguments) = arguments_of(inputs, variables);
+    let num_words = num_step_words(&region.body, origin, device.device_type());
+    let (sources, arguments) = arguments_of(inputs, variables, num_words);
     let (mut program, values) = Program::new(&arguments);
     program.set_platform(device.client.platform_name());
     if device.precision != Precision::Full {
@@ -128,11 +150,12 @@ pub(crate) fn lower_region(
         .iter()
         .map(|(name, &input)| (name.clone(), operands[input].first().cloned()))
         .collect();
+    let argument = values.last().filter(|_| num_words > 0).cloned();
     let mut body = Body {
         graph: region.body.clone(),
         program: &program,
-        kernels,
-        evaluator: &Evaluator::new(kernels, 8 * KNOWN_BYTES_MAX),
+        origin,
+        evaluator: &Evaluator::new(&origin.kernels, 8 * KNOWN_BYTES_MAX),
         device_type: device.device_type(),
         operands,
         variables: cells,
@@ -140,19 +163,29 @@ pub(crate) fn lower_region(
         function_nodes_left: FUNCTION_NODES_MAX,
         evaluations_left: EVALUATIONS_MAX,
         depth: 0,
+        step_words: StepWords { argument, ..StepWords::default() },
     };
     body.set_input_shapes(inputs, variables)?;
     for id in body.graph.ids().skip(inputs.len()) {
         body.visit(id)?;
     }
-    let Body { operands, variables: cells, .. } = body;
-    finish(region, program, (sources, &values), &operands, &cells)
+    let Body { operands, variables: cells, step_words, .. } = body;
+    let lowered = finish(region, program, (sources, &values), &operands, &cells)?;
+    Ok(LoweredRegion { word_makers: step_words.makers, num_words, ..lowered })
 }
 
-/// The program's arguments: inputs in device memory, then variables that have a value.
+/// Number of words that the nodes get from the host in each step.
+fn num_step_words(body: &Graph, origin: &KernelOrigin, device_type: &str) -> usize {
+    let specs = body.nodes().iter().filter_map(|n| origin.kernels.find(n, device_type).ok());
+    specs.map(|spec| spec.step_words).sum()
+}
+
+/// The program's arguments: inputs in device memory, then variables that have a value, then the words of
+/// a step if there are any.
 fn arguments_of(
     inputs: &[InputKind],
     variables: &[VariableKind],
+    num_words: usize,
 ) -> (Vec<ArgumentSource>, Vec<Argument>) {
     let of_inputs = inputs.iter().enumerate().filter_map(|(i, input)| match input {
         InputKind::Buffer(dtype, shape) => {
@@ -164,14 +197,15 @@ fn arguments_of(
         let shape = variable.shape.as_ref()?;
         Some((ArgumentSource::Variable(i), Argument::new(variable.dtype, shape.dims())))
     });
-    of_inputs.chain(of_variables).unzip()
+    let words = (ArgumentSource::StepWords, Argument::new(DType::UInt64, &[num_words]));
+    of_inputs.chain(of_variables).chain((num_words > 0).then_some(words)).unzip()
 }
 
 /// The nodes of a region, or of a function that it calls, while they are lowered.
 pub(crate) struct Body<'a> {
     pub(crate) graph: Graph,
     pub(crate) program: &'a Program,
-    kernels: &'a Arc<KernelRegistry>,
+    origin: &'a KernelOrigin,
     pub(crate) evaluator: &'a Evaluator,
     device_type: &'a str,
     /// The operands that the nodes so far output.
@@ -183,6 +217,8 @@ pub(crate) struct Body<'a> {
     pub(crate) evaluations_left: usize,
     /// How deep functions nest.
     depth: usize,
+    /// Functions have none: regions leave out those with nodes that have state of their own.
+    step_words: StepWords,
 }
 
 impl<'a> Body<'a> {
@@ -198,6 +234,7 @@ impl<'a> Body<'a> {
             variables: std::mem::take(&mut self.variables),
             function_nodes_left: left,
             depth: self.depth + 1,
+            step_words: StepWords::default(),
             ..*self
         })
     }
@@ -315,7 +352,7 @@ impl<'a> Body<'a> {
             self.graph.refine(id)?;
         }
         let node = self.graph.node(id);
-        let spec = self.kernels.find(node, self.device_type)?;
+        let spec = self.origin.kernels.find(node, self.device_type)?;
         let lower = spec.lower.ok_or_else(|| err!(Internal, "{} has no lowering", node.op.name))?;
         if let Some(known) = self.known(node, &inputs) {
             return Ok(known);
@@ -334,7 +371,8 @@ impl<'a> Body<'a> {
         if node.attrs.iter().any(|(_, value)| !value.functions().is_empty()) {
             return self.lower_with_functions(&node.clone(), &inputs, lower);
         }
-        let mut lowering = Lowering::new(node, self.program, &inputs, &mut self.variables);
+        let mut lowering = Lowering::new(node, self.program, &inputs, &mut self.variables)
+            .with_step_words(self.origin, &mut self.step_words);
         lower(&mut lowering)?;
         lowering.finish().map(SmallVec::from_vec)
     }
@@ -449,5 +487,7 @@ fn finish(
         result_bytes,
         donors,
         assigned,
+        word_makers: Vec::new(),
+        num_words: 0,
     })
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_graph::Graph;
 use thalweg_kernel::{
     ACCELERATORS, AnyKernel, Device, DeviceDescription, DeviceName, DeviceStats, FusedNode,
-    KernelRegistry, PhysicalDevice,
+    KernelOrigin, PhysicalDevice,
 };
 use thalweg_plan::form_regions;
 use thalweg_tensor::{Budget, Charge, Result, Tensor, ensure, err};
@@ -367,16 +367,16 @@ impl Device for NamedAccelerator {
         Some(self.accelerator.stats())
     }
 
-    fn fuse(&self, graph: Graph, kernels: &Arc<KernelRegistry>) -> Result<(Graph, Vec<FusedNode>)> {
+    fn fuse(&self, graph: Graph, origin: &KernelOrigin) -> Result<(Graph, Vec<FusedNode>)> {
         let device_type = &self.description.name.device_type;
-        let (graph, regions) = form_regions(graph, kernels, device_type)?;
+        let (graph, regions) = form_regions(graph, &origin.kernels, device_type)?;
         let fused = regions.into_iter().map(|region| FusedNode {
             node: region.node,
             is_on_host: region.is_read_on_host.clone(),
             kernel: AnyKernel::Async(Arc::new(RegionKernel::new(
                 region,
                 self.accelerator.clone(),
-                kernels.clone(),
+                origin.clone(),
             ))),
         });
         let fused = fused.collect();

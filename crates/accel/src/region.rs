@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use thalweg_kernel::{
-    AsyncCall, AsyncKernel, KeptGraph, KernelRegistry, Outputs, StepContext, Value, VariableBuffer,
+    AsyncCall, AsyncKernel, KeptGraph, KernelOrigin, Outputs, StepContext, Value, VariableBuffer,
 };
 use thalweg_plan::Region;
 use thalweg_tensor::{Charge, DType, Error, Result, Tensor, bail, ensure, err};
@@ -37,7 +37,7 @@ struct State {
     /// The region as a function that the executor runs, if it has calls: it may not compile as a whole.
     parts: Option<Parts>,
     device: Arc<Accelerator>,
-    kernels: Arc<KernelRegistry>,
+    origin: KernelOrigin,
     programs: Mutex<Programs>,
 }
 
@@ -70,14 +70,11 @@ struct Parts {
 }
 
 impl RegionKernel {
-    pub(crate) fn new(
-        mut region: Region,
-        device: Arc<Accelerator>,
-        kernels: Arc<KernelRegistry>,
-    ) -> Self {
+    pub(crate) fn new(mut region: Region, device: Arc<Accelerator>, origin: KernelOrigin) -> Self {
+        let kept = |graph| KeptGraph::new(graph, origin.states.clone());
         let parts = region.parts.take();
-        let parts = parts.map(|p| Parts { graph: KeptGraph::new(p.graph), args: p.args });
-        RegionKernel(Arc::new(State { region, parts, device, kernels, programs: Mutex::default() }))
+        let parts = parts.map(|p| Parts { graph: kept(p.graph), args: p.args });
+        RegionKernel(Arc::new(State { region, parts, device, origin, programs: Mutex::default() }))
     }
 }
 
@@ -261,7 +258,7 @@ impl State {
             &self.region,
             signature.inputs(),
             &signature.variable_kinds(inputs),
-            &self.kernels,
+            &self.origin,
             &self.device,
         )?;
         let executable = match lowered.num_results {
@@ -396,6 +393,10 @@ impl State {
                     Input::Memory(memory) => arguments.push(Argument(memory.clone())),
                     _ => bail!(Internal, "an argument of a region has no memory"),
                 },
+                ArgumentSource::StepWords => {
+                    let words = Tensor::vector(&lowered.step_words()?)?;
+                    arguments.push(Argument(Arc::new(self.device.put(&words)?)));
+                }
                 ArgumentSource::Variable(position) => {
                     let is_sole_holder = cells.is_sole_holder(position);
                     let value = cells.value(position)?;

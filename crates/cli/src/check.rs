@@ -10,7 +10,7 @@ use std::sync::Arc;
 use thalweg_formats::Storage;
 use thalweg_formats::saved_model::SavedModelFile;
 use thalweg_graph::{AttrValue, Graph, Node, Op};
-use thalweg_kernel::{Environment, KernelInit};
+use thalweg_kernel::{Environment, KernelInit, NodeStates};
 use thalweg_proto as pb;
 use thalweg_runtime::memory_limit_bytes;
 use thalweg_storage::ByUrl;
@@ -281,13 +281,14 @@ fn check_dtypes(
 /// Instantiates every kernel, to check its attrs.
 fn check_kernels(registry: &Registry, graph: &Graph, unsupported: &mut Unsupported) {
     let (budget, environment) = (Budget::new(KERNEL_BYTES_MAX), Environment::frozen());
+    let states = NodeStates::default();
     for node in graph.nodes() {
         let is_structural = node.role().is_interpreted();
         let Ok(kernel) = registry.kernels.find(node, "CPU") else { continue };
         if is_structural {
             continue;
         }
-        let init = KernelInit { node, budget: &budget, environment: &environment };
+        let init = KernelInit { node, budget: &budget, environment: &environment, states: &states };
         if let Err(e) = (kernel.create)(&init) {
             unsupported.add(Kind::Attr, &node.op.name, e.message(), &node.name);
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thalweg_graph::{Graph, NodeId};
 use thalweg_tensor::{Error, Result, Tensor, err};
 
-use crate::{ACCELERATORS, AnyKernel, KernelRegistry};
+use crate::{ACCELERATORS, AnyKernel, KernelOrigin};
 
 /// A device name as users write it: any part may be missing or `*`.
 ///
@@ -190,7 +190,7 @@ pub trait Device: Send + Sync {
         None
     }
     /// Groups the nodes of a partition that the device runs as one; it makes their kernels.
-    fn fuse(&self, graph: Graph, _: &Arc<KernelRegistry>) -> Result<(Graph, Vec<FusedNode>)> {
+    fn fuse(&self, graph: Graph, _: &KernelOrigin) -> Result<(Graph, Vec<FusedNode>)> {
         Ok((graph, Vec::new()))
     }
 }

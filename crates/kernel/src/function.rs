@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use thalweg_graph::{Attrs, Graph};
 use thalweg_tensor::{Result, Tensor, err};
 
-use crate::StepContext;
+use crate::{NodeStates, StepContext};
 
 /// Called with a function's results by the thread that ended the call.
 pub type CallDone = Box<dyn FnOnce(Result<Vec<Tensor>>) + Send>;
@@ -54,14 +54,16 @@ pub trait FunctionRunner: Send + Sync {
 pub struct KeptGraph {
     /// The graph.
     pub graph: Graph,
+    /// What its stateful nodes keep.
+    pub states: Arc<NodeStates>,
     /// The runner's instance of it.
     pub kept: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl KeptGraph {
     /// A graph that has not been run yet.
-    pub fn new(graph: Graph) -> KeptGraph {
-        KeptGraph { graph, kept: OnceLock::new() }
+    pub fn new(graph: Graph, states: Arc<NodeStates>) -> KeptGraph {
+        KeptGraph { graph, states, kept: OnceLock::new() }
     }
 }
 

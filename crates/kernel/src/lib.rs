@@ -13,6 +13,7 @@ mod environment;
 mod function;
 mod list;
 mod lowering;
+mod node_states;
 mod parallel;
 mod registry;
 mod rendezvous;
@@ -32,11 +33,12 @@ pub use device::{
 pub use environment::{Clock, Entropy, Environment};
 pub use function::{CallDone, FunctionRunner, KeptFunction, KeptGraph};
 pub use list::{Elements, List};
-pub use lowering::{Functions, Lower, Lowering, Operand, RegionVariable};
+pub use lowering::{Functions, Lower, Lowering, MakeWords, Operand, RegionVariable, StepWords};
+pub use node_states::NodeStates;
 pub use parallel::{OneThread, Parallel};
 pub use registry::{
-    ACCELERATORS, AnyKernel, AsyncKernel, Constraint, Family, Kernel, KernelInit, KernelRegistry,
-    KernelSpec,
+    ACCELERATORS, AnyKernel, AsyncKernel, Constraint, Family, Kernel, KernelInit, KernelOrigin,
+    KernelRegistry, KernelSpec,
 };
 pub use rendezvous::{Received, Rendezvous, RendezvousKey};
 pub use resource::{ResourceManager, StateObserver};

@@ -6,6 +6,8 @@ use thalweg_tensor::{DType, Error, PartialShape, Result, Shape, Tensor, ensure, 
 
 use crate::List;
 
+use crate::registry::{KernelInit, KernelOrigin};
+
 /// Appends the operations of a node to the program of its region.
 pub type Lower = fn(&mut Lowering<'_>) -> Result<()>;
 
@@ -43,6 +45,21 @@ pub trait Functions {
     fn call(&mut self, attr: &str, args: &[Value]) -> Result<Vec<Value>>;
 }
 
+/// Appends the words that one node gets from the host in a step.
+pub type MakeWords = Box<dyn Fn(&mut Vec<u64>) + Send + Sync>;
+
+/// The words that the nodes of a region get from the host in each step: where random numbers go on, for
+/// example. All of them are one argument of the program.
+#[derive(Default)]
+pub struct StepWords {
+    /// The argument, of dtype uint64; `None` if no node declares words.
+    pub argument: Option<Value>,
+    /// What makes the words, in their order.
+    pub makers: Vec<MakeWords>,
+    /// Number of words that have a maker.
+    pub len: usize,
+}
+
 /// One node that is being lowered, with what its inputs are.
 pub struct Lowering<'a> {
     node: &'a Node,
@@ -51,6 +68,7 @@ pub struct Lowering<'a> {
     outputs: Vec<Option<Operand>>,
     variables: &'a mut Vec<RegionVariable>,
     functions: Option<&'a mut dyn Functions>,
+    step_words: Option<(&'a KernelOrigin, &'a mut StepWords)>,
 }
 
 impl<'a> Lowering<'a> {
@@ -62,7 +80,7 @@ impl<'a> Lowering<'a> {
         variables: &'a mut Vec<RegionVariable>,
     ) -> Self {
         let outputs = vec![None; node.outputs.len()];
-        Lowering { node, program, inputs, outputs, variables, functions: None }
+        Lowering { node, program, inputs, outputs, variables, functions: None, step_words: None }
     }
 
     /// The same for a node that may call functions.
@@ -76,6 +94,33 @@ impl<'a> Lowering<'a> {
             Some(functions) => functions.call(attr, args),
             None => Err(err!(Internal, "{} calls no functions", self.node.op.name)),
         }
+    }
+
+    /// The same for a node that runs once in each step and may get words from the host.
+    pub fn with_step_words(self, origin: &'a KernelOrigin, words: &'a mut StepWords) -> Self {
+        Lowering { step_words: Some((origin, words)), ..self }
+    }
+
+    /// Words that the host makes in each step, as a vector of `len` elements of dtype uint64. The node's
+    /// kernel spec declares their number. What `maker` returns makes them when the region starts, while
+    /// its variables are locked.
+    pub fn step_words(
+        &mut self,
+        len: usize,
+        maker: impl FnOnce(&KernelInit<'_>) -> Result<MakeWords>,
+    ) -> Result<Value> {
+        let name = &self.node.op.name;
+        let Some((origin, words)) = &mut self.step_words else {
+            return Err(err!(Unimplemented, "{name} cannot run several times in one program"));
+        };
+        let first = words.len;
+        let argument = words.argument.as_ref().filter(|a| first + len <= a.num_elements());
+        let argument =
+            argument.ok_or_else(|| err!(Internal, "{name} declares too few words of a step"))?;
+        let part = argument.slice(&[first], &[first + len], &[1]);
+        words.makers.push(maker(&origin.init(self.node))?);
+        words.len += len;
+        Ok(part)
     }
 
     /// The node.

@@ -10,6 +10,7 @@ use thalweg_tensor::{Budget, DType, Result, err};
 use crate::context::{AsyncCall, KernelContext};
 use crate::environment::Environment;
 use crate::lowering::Lower;
+use crate::node_states::NodeStates;
 
 /// Computes a node. Attrs are read when the kernel is created; `compute` must not block its thread.
 pub trait Kernel: Send + Sync {
@@ -59,6 +60,29 @@ pub struct KernelInit<'a> {
     pub budget: &'a Arc<Budget>,
     /// Clock, entropy and files.
     pub environment: &'a Environment,
+    /// What the kernels of stateful nodes keep.
+    pub states: &'a NodeStates,
+}
+
+/// What kernels are created from, beside their nodes.
+#[derive(Clone)]
+pub struct KernelOrigin {
+    /// The kernels that there are.
+    pub kernels: Arc<KernelRegistry>,
+    /// Bounds the bytes of tensors that kernels own.
+    pub budget: Arc<Budget>,
+    /// Clock, entropy and files.
+    pub environment: Environment,
+    /// What the kernels of stateful nodes keep.
+    pub states: Arc<NodeStates>,
+}
+
+impl KernelOrigin {
+    /// From which the kernel of a node is created.
+    pub fn init<'a>(&'a self, node: &'a Node) -> KernelInit<'a> {
+        let KernelOrigin { budget, environment, states, .. } = self;
+        KernelInit { node, budget, environment, states }
+    }
 }
 
 impl<'a> KernelInit<'a> {
@@ -108,6 +132,9 @@ pub struct KernelSpec {
     /// Whether the lowering reads no elements of its inputs, so that its outputs are known when shapes
     /// are.
     pub reads_shapes: bool,
+    /// Number of 64-bit words that the lowered node gets from the host in each step, by
+    /// [`Lowering::step_words`](crate::Lowering::step_words).
+    pub step_words: usize,
 }
 
 impl KernelSpec {
@@ -123,6 +150,7 @@ impl KernelSpec {
         lower: None,
         runs_on_host: false,
         reads_shapes: false,
+        step_words: 0,
     };
 
     /// A kernel that runs on the host for a node of any accelerator: it handles state, no elements.
@@ -151,6 +179,11 @@ impl KernelSpec {
     /// The same for an op whose outputs follow from the shapes of its inputs.
     pub const fn of_shapes(self) -> KernelSpec {
         KernelSpec { reads_shapes: true, ..self }
+    }
+
+    /// The same for an op that gets words from the host in each step.
+    pub const fn with_step_words(self, step_words: usize) -> KernelSpec {
+        KernelSpec { step_words, ..self }
     }
 
     /// The same for some dtypes only.

@@ -149,7 +149,9 @@ impl Call {
             ..SessionContext::isolated(&budget, Environment::frozen())
         });
         let registry = &*KERNELS;
-        let init = KernelInit { node: &node, budget: &budget, environment: step.environment() };
+        let states = NodeStates::default();
+        let environment = step.environment();
+        let init = KernelInit { node: &node, budget: &budget, environment, states: &states };
         let AnyKernel::Sync(kernel) = (registry.find(&node, "CPU")?.create)(&init)? else {
             bail!(Unimplemented, "{} completes later", self.op);
         };

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use thalweg_graph::Node;
 use thalweg_kernel::{
     AnyKernel, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, KernelContext,
-    KernelInit, KernelRegistry, SessionContext, StepContext, StepId, Value,
+    KernelInit, KernelRegistry, NodeStates, SessionContext, StepContext, StepId, Value,
 };
 use thalweg_tensor::{Budget, DType, FlushDenormals, Tensor};
 
@@ -34,7 +34,9 @@ impl Evaluator {
     pub fn evaluate(&self, node: &Node, inputs: &mut [Value]) -> Option<SmallVec<[Tensor; 1]>> {
         let spec = self.kernels.find(node, "CPU").ok()?;
         let environment = self.step.environment();
-        let init = KernelInit { node, budget: self.step.budget(), environment };
+        // Pure nodes keep nothing.
+        let states = NodeStates::default();
+        let init = KernelInit { node, budget: self.step.budget(), environment, states: &states };
         let dtypes: SmallVec<[DType; 4]> = node.outputs.iter().map(|o| o.dtype).collect();
         let mut outputs: SmallVec<[Value; 4]> =
             std::iter::repeat_n(Value::Empty, dtypes.len()).collect();

@@ -1,5 +1,7 @@
 //! The generator of a random kernel: stateful, from inputs, or from a variable.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 use thalweg_kernel::{KernelContext, KernelInit};
 use thalweg_tensor::{DType, Result, Tensor, bail, ensure, err};
@@ -13,9 +15,9 @@ pub(crate) const ALGORITHM_AUTO: i32 = 3;
 
 /// The source of a node's random numbers.
 pub(crate) enum Source {
-    /// A generator that the node keeps between steps. A session has one kernel per node, so all
-    /// plans advance the same generator.
-    Own(Mutex<Philox>),
+    /// A generator that the node keeps between steps, shared by its kernels in all plans and on all
+    /// devices.
+    Own(Arc<Mutex<Philox>>),
     /// Two seeds, in this input (stateless ops, V1).
     Seed(usize),
     /// Key, counter and algorithm, in this input and the two following (stateless ops, V2).
@@ -37,7 +39,7 @@ impl Source {
         }
         match position("key") {
             Some(key) => Ok(Source::Key(key)),
-            None => Ok(Source::Own(Mutex::new(own_generator(init)?))),
+            None => Ok(Source::Own(node_generator(init)?)),
         }
     }
 
@@ -73,6 +75,11 @@ impl Source {
 /// Index of the input with the output shape.
 pub(crate) fn shape_position(init: &KernelInit<'_>) -> Result<usize> {
     Ok(init.node.input_range("shape")?.start)
+}
+
+/// The generator that a node keeps.
+pub(crate) fn node_generator(init: &KernelInit<'_>) -> Result<Arc<Mutex<Philox>>> {
+    init.states.find_or_create(&init.node.name, || own_generator(init).map(Mutex::new))
 }
 
 /// The generator of a stateful op; if both seeds are zero, it is seeded randomly.
@@ -127,7 +134,7 @@ fn philox_from_key(key: &Tensor, counter: &Tensor) -> Result<Philox> {
     Ok(Philox::from_words(key.as_slice::<u64>()?[0], [*low, *high]))
 }
 
-fn check_algorithm(alg: &Tensor) -> Result<()> {
+pub(crate) fn check_algorithm(alg: &Tensor) -> Result<()> {
     ensure!(alg.rank() == 0, InvalidArgument, "algorithm must be of shape [], not {}", alg.shape());
     match alg.scalar_value::<i32>()? {
         ALGORITHM_PHILOX | ALGORITHM_AUTO => Ok(()),

@@ -14,6 +14,7 @@ pub(crate) struct Interpreter {
     pub(crate) graph: Graph,
     kernels: Arc<KernelRegistry>,
     made: HashMap<NodeId, AnyKernel>,
+    states: NodeStates,
     step: Arc<StepContext>,
     /// The functions, which the step refers to weakly; a function body has none of its own.
     _functions: Option<Arc<Functions>>,
@@ -45,6 +46,7 @@ impl Interpreter {
             graph,
             kernels,
             made: HashMap::new(),
+            states: NodeStates::default(),
             step: Arc::new(step),
             _functions: Some(functions),
         }
@@ -180,8 +182,12 @@ impl Interpreter {
         }
         let node = self.graph.node(id);
         let spec = self.kernels.find(node, "CPU")?;
-        let init =
-            KernelInit { node, budget: self.step.budget(), environment: self.step.environment() };
+        let init = KernelInit {
+            node,
+            budget: self.step.budget(),
+            environment: self.step.environment(),
+            states: &self.states,
+        };
         let kernel = (spec.create)(&init)?;
         self.made.insert(id, kernel.clone());
         Ok(kernel)
@@ -218,7 +224,14 @@ impl Functions {
             !args.contains(&id) && !results.contains(&id) && graph.node(id).op.has(Flag::Stateful)
         }));
         let (kernels, step) = (self.kernels.clone(), step.clone());
-        let body = Interpreter { graph, kernels, made: HashMap::new(), step, _functions: None };
+        let body = Interpreter {
+            graph,
+            kernels,
+            made: HashMap::new(),
+            states: NodeStates::default(),
+            step,
+            _functions: None,
+        };
         Ok(Instance { body, args, results, effects })
     }
 }

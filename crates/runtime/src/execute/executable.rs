@@ -5,10 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Flag, Graph, Node, Role, Successors};
-use thalweg_kernel::{
-    AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
-};
-use thalweg_tensor::{Budget, Context, DType, Result, Tensor, bail, ensure, err};
+use thalweg_kernel::{AnyKernel, AsyncKernel, Device, Kernel, KernelOrigin, RendezvousKey};
+use thalweg_tensor::{Context, DType, Result, Tensor, bail, ensure, err};
 
 use crate::execute::KeptStorage;
 use crate::execute::flat_inputs::FlatInputs;
@@ -179,9 +177,7 @@ pub(crate) type StatefulKernels<'a> = dyn Fn(&Node, Create<'_>) -> Result<AnyKer
 
 /// The registries and the session's state from which kernels are created.
 pub(crate) struct KernelSource<'a> {
-    pub(crate) kernels: &'a Arc<KernelRegistry>,
-    pub(crate) budget: &'a Arc<Budget>,
-    pub(crate) environment: &'a Environment,
+    pub(crate) origin: &'a KernelOrigin,
     /// Kernels of stateful nodes, one per node for all plans of a session.
     pub(crate) stateful: &'a StatefulKernels<'a>,
     /// Constants that another plan of the graph has made.
@@ -212,7 +208,7 @@ impl Executable {
         source: &KernelSource<'_>,
     ) -> Result<Executable> {
         check_size(&graph)?;
-        let (graph, fused) = device.fuse(graph, source.kernels)?;
+        let (graph, fused) = device.fuse(graph, source.origin)?;
         let is_framed = interface.may_receive_dead || graph.has_control_flow();
         let layout = if is_framed { Some(Layout::of(&graph)?) } else { None };
         let mut builder = Builder::new(&*device, interface, source, layout);
@@ -222,7 +218,7 @@ impl Executable {
         let mut nodes = builder.nodes(&graph)?;
         let (constants, feeds) = (builder.constants, builder.feeds.into());
         let mut layout = builder.layout;
-        let transfers = Transfers::of(&graph, &*device, source.kernels, &fused)?;
+        let transfers = Transfers::of(&graph, &*device, &source.origin.kernels, &fused)?;
         let flat = FlatInputs::of(&graph, &mut nodes, layout.as_mut(), &transfers)?;
         let mut exec = Executable {
             device_name: device.description().name.to_string().into(),
@@ -495,7 +491,7 @@ impl<'a> Builder<'a> {
         if let Some(known) = self.source.constants.find(proto) {
             return Ok(known);
         }
-        let value = Tensor::from_proto(proto, Some(self.source.budget))?;
+        let value = Tensor::from_proto(proto, Some(&self.source.origin.budget))?;
         let declared = node.attrs().dtype("dtype")?;
         ensure!(
             value.dtype() == declared,
@@ -511,10 +507,10 @@ impl<'a> Builder<'a> {
             self.cost_ns = UNKNOWN_COST_NS;
             return Ok(kernel.clone());
         }
-        let KernelSource { kernels, budget, environment, stateful, .. } = self.source;
-        let spec = kernels.find(node, &self.device.description().name.device_type)?;
+        let KernelSource { origin, stateful, .. } = self.source;
+        let spec = origin.kernels.find(node, &self.device.description().name.device_type)?;
         self.cost_ns = if spec.is_cheap { 0 } else { UNKNOWN_COST_NS };
-        let init = KernelInit { node, budget, environment };
+        let init = origin.init(node);
         if node.op.has(Flag::Stateful) {
             return stateful(node, &|| (spec.create)(&init));
         }

@@ -285,7 +285,9 @@ fn make(
         // Gradients of its callees are functions that were made just now.
         core.adopt_functions(&body.graph);
     }
-    let exec = core.compile_for_one(&body.graph, &body.signature, body.interface, device)?;
+    let states = Arc::default();
+    let exec =
+        core.compile_for_one(&body.graph, &body.signature, body.interface, device, states)?;
     Ok(Arc::new(Instance { exec: Arc::new(exec), results: body.results }))
 }
 
@@ -364,7 +366,9 @@ impl SessionCore {
         };
         let targets = graph.ids().collect();
         let signature = StepSignature { targets, ..Default::default() };
-        let exec = Arc::new(self.compile_for_one(graph, &signature, interface, device)?);
+        let states = kept.states.clone();
+        let exec = self.compile_for_one(graph, &signature, interface, device, states)?;
+        let exec = Arc::new(exec);
         // If another thread was faster, its instance is used.
         let _ = kept.kept.set(Box::new(Arc::new(Instance { exec, results })));
         known().ok_or_else(|| err!(Internal, "a graph was kept for another runtime"))

@@ -22,8 +22,8 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Flag, Graph, Node};
 use thalweg_kernel::{
-    AnyKernel, Device, DeviceDescription, DeviceName, FunctionRunner, HostDevice, KernelRegistry,
-    ResourceManager, SessionContext,
+    AnyKernel, Device, DeviceDescription, DeviceName, FunctionRunner, HostDevice, KernelOrigin,
+    KernelRegistry, NodeStates, ResourceManager, SessionContext,
 };
 use thalweg_plan::{Pins, Plan, StaticCosts, StepSignature, Target, compile};
 use thalweg_proto as pb;
@@ -68,6 +68,8 @@ pub(crate) struct SessionCore {
     pub(crate) context: Arc<SessionContext>,
     plans: PlanCache,
     pub(crate) functions: Functions,
+    /// What stateful nodes keep, whatever their device.
+    node_states: Arc<NodeStates>,
     /// By node and device.
     stateful_kernels: Mutex<FxHashMap<NodeOnDevice, AnyKernel>>,
     /// Devices of stateful nodes, fixed by the first plan that placed them.
@@ -116,6 +118,7 @@ impl Session {
             context: Arc::new(session_context(this, &options, resources)),
             plans: PlanCache::new(options.plans_max),
             functions: Functions::default(),
+            node_states: Arc::default(),
             stateful_kernels: Mutex::default(),
             pins: Mutex::default(),
             next_step: AtomicU64::new(first_step),
@@ -357,35 +360,39 @@ impl SessionCore {
         &self.context.resources
     }
 
-    pub(crate) fn kernel_source<'a>(
-        &'a self,
-        stateful: &'a StatefulKernels<'a>,
-        constants: &'a SharedConstants,
-    ) -> KernelSource<'a> {
-        KernelSource {
-            constants,
-            kernels: &self.kernels,
-            budget: &self.context.budget,
-            environment: &self.options.environment,
-            stateful,
+    /// From which kernels are created whose nodes have these states.
+    fn kernel_origin(&self, states: Arc<NodeStates>) -> KernelOrigin {
+        KernelOrigin {
+            kernels: self.kernels.clone(),
+            budget: self.context.budget.clone(),
+            environment: self.options.environment.clone(),
+            states,
         }
     }
 
-    /// Compiles the body of a function for one device. Stateful kernels belong to the executable: the
-    /// names of its nodes are not unique in the session.
+    /// From which the kernels of the session's own nodes are created.
+    pub(crate) fn own_kernel_origin(&self) -> KernelOrigin {
+        self.kernel_origin(self.node_states.clone())
+    }
+
+    /// Compiles the body of a function for one device. Stateful kernels belong to the executable and keep
+    /// their states in `states`: the names of its nodes are not unique in the session.
     pub(crate) fn compile_for_one(
         &self,
         graph: &Graph,
         signature: &StepSignature,
         interface: Interface,
         device: &Arc<dyn Device>,
+        states: Arc<NodeStates>,
     ) -> Result<Executable> {
         let descriptions = [device.description().clone()];
         let pins = Pins::default();
         let mut plan = compile(graph, signature, &self.target(&descriptions, &pins))?;
         let partition = plan.partitions.pop().ok_or_else(|| err!(Internal, "no partition"))?;
         let constants = SharedConstants::default();
-        let source = self.kernel_source(&|_, create| create(), &constants);
+        let origin = self.kernel_origin(states);
+        let stateful: &StatefulKernels<'_> = &|_, create| create();
+        let source = KernelSource { origin: &origin, stateful, constants: &constants };
         Executable::new(partition.graph, device.clone(), interface, &source)
     }
 }

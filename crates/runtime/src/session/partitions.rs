@@ -6,7 +6,7 @@ use thalweg_graph::{Graph, Node};
 use thalweg_plan::Partition;
 use thalweg_tensor::{Result, ensure};
 
-use crate::execute::executable::{Create, Executable, Interface};
+use crate::execute::executable::{Create, Executable, Interface, KernelSource};
 use crate::session::SessionCore;
 use crate::session::callable::SharedConstants;
 use crate::session::remote_tasks::RemotePartitions;
@@ -69,7 +69,8 @@ impl SessionCore {
         let device = found.expect("the partition is one of those for devices of this task").clone();
         let stateful =
             |node: &Node, create: Create<'_>| self.stateful_kernel(node, &partition.device, create);
-        let source = self.kernel_source(&stateful, shared);
+        let origin = self.own_kernel_origin();
+        let source = KernelSource { origin: &origin, stateful: &stateful, constants: shared };
         Executable::new(partition.graph, device, interface, &source)
     }
 }
