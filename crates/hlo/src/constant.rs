@@ -93,6 +93,12 @@ impl Value {
         self.body.raw(dtype, dims, &integer_bytes(dtype, x))
     }
 
+    /// A constant vector of doubles in the program of this value.
+    pub fn doubles(&self, numbers: &[f64]) -> Value {
+        let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+        self.body.raw(DType::Double, &[numbers.len()], &bytes)
+    }
+
     /// A constant in the program of this value.
     pub fn constant(&self, tensor: &Tensor) -> Value {
         self.body.constant(tensor)

@@ -4,18 +4,27 @@
 //! of the random stream, under a lock; then any number of threads fill the output.
 
 mod fill;
+mod lowering;
 mod parameterized;
 mod selection;
 mod source;
+mod stream_lowering;
 
 pub(crate) use fill::{fill_same, full_int, normal, truncated_normal, uniform, uniform_int};
+pub(crate) use lowering::{
+    lower_full_int, lower_multinomial, lower_normal, lower_truncated_normal, lower_uniform,
+    lower_uniform_int, scalars, stream_of_seed,
+};
 pub(crate) use parameterized::{binomial, gamma, poisson, stateless_bounded_normal};
 pub(crate) use selection::{multinomial, shuffle_rows};
 pub(crate) use source::{ALGORITHM_AUTO, ALGORITHM_PHILOX, own_generator, philox_from_seed};
 
+pub(crate) use stream_lowering::Stream;
+
+use lowering::WORDS;
 use parameterized::{bounded_normal, gamma_grad};
 use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
-use thalweg_kernel::{Family, KernelSpec};
+use thalweg_kernel::{Family, KernelSpec, Lower};
 use thalweg_tensor::{PartialShape, Result, bf16, ensure, f16};
 
 use crate::gradients::{Arithmetic, set_repeated};
@@ -46,8 +55,22 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("RandomPoisson", "dtype" in [f16, f32, f64] => poisson; host_inputs: &["shape"]),
         cpu_kernel!("RandomPoissonV2", "dtype" in [f16, f32, f64, i32, i64] => poisson; host_inputs: &["shape"]),
         cpu_kernel!("ParameterizedTruncatedNormal", "dtype" in [f16, f32, f64] => bounded_normal; host_inputs: &["shape"]),
+        lowering("RandomUniform", lower_uniform, &["shape"]),
+        lowering("RandomStandardNormal", lower_normal, &["shape"]),
+        lowering("TruncatedNormal", lower_truncated_normal, &["shape"]),
+        lowering("RandomUniformInt", lower_uniform_int, &["shape", "minval", "maxval"]),
+        lowering("Multinomial", lower_multinomial, &["num_samples"]),
     ],
 };
+
+/// The lowering of an op with a generator of its own.
+const fn lowering(
+    op: &'static str,
+    lower: Lower,
+    host_inputs: &'static [&'static str],
+) -> KernelSpec {
+    KernelSpec::lowering(op, lower).with_host_inputs(host_inputs).with_step_words(WORDS)
+}
 
 const RANDOM_UNIFORM: OpDef =
     OpDef::new("RandomUniform", shape::from_first_input).without_gradient();

@@ -7,14 +7,15 @@
 use std::f64::consts::FRAC_1_SQRT_2;
 
 use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lower, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, bf16, ensure, f16};
 
 use crate::gradients::{Arithmetic, set_repeated};
 use crate::random::{
-    ALGORITHM_PHILOX, binomial, full_int, gamma, gamma_gradient, multinomial, multinomial_shape,
-    normal, philox_from_seed, poisson, shuffle_rows, stateless_bounded_normal, truncated_normal,
-    uniform, uniform_int, uniform_int_shape,
+    ALGORITHM_PHILOX, binomial, full_int, gamma, gamma_gradient, lower_full_int, lower_multinomial,
+    lower_normal, lower_truncated_normal, lower_uniform, lower_uniform_int, multinomial,
+    multinomial_shape, normal, philox_from_seed, poisson, shuffle_rows, stateless_bounded_normal,
+    stream_of_seed, truncated_normal, uniform, uniform_int, uniform_int_shape,
 };
 
 pub(crate) static FAMILY: Family = Family {
@@ -81,8 +82,37 @@ pub(crate) static FAMILY: Family = Family {
             is_cheap: true,
             ..KernelSpec::CPU
         },
+        lowering("StatelessRandomUniform", lower_uniform, &["shape"]),
+        lowering("StatelessRandomNormal", lower_normal, &["shape"]),
+        lowering("StatelessTruncatedNormal", lower_truncated_normal, &["shape"]),
+        lowering("StatelessRandomUniformInt", lower_uniform_int, &["shape", "minval", "maxval"]),
+        lowering("StatelessRandomUniformFullInt", lower_full_int, &["shape"]),
+        lowering("StatelessRandomUniformV2", lower_uniform, KEYED),
+        lowering("StatelessRandomNormalV2", lower_normal, KEYED),
+        lowering("StatelessTruncatedNormalV2", lower_truncated_normal, KEYED),
+        lowering(
+            "StatelessRandomUniformIntV2",
+            lower_uniform_int,
+            &["shape", "alg", "minval", "maxval"],
+        ),
+        lowering("StatelessRandomUniformFullIntV2", lower_full_int, KEYED),
+        lowering("StatelessMultinomial", lower_multinomial, &["num_samples"]),
+        lowering("StatelessRandomGetKeyCounter", lower_key_counter, &[]),
+        lowering("StatelessRandomGetKeyCounterAlg", lower_key_counter, &[]),
+        lowering("StatelessRandomGetAlg", lower_algorithm, &[]).of_shapes(),
     ],
 };
+
+/// What the lowerings of ops with a key read on the host.
+const KEYED: &[&str] = &["shape", "alg"];
+
+const fn lowering(
+    op: &'static str,
+    lower: Lower,
+    host_inputs: &'static [&'static str],
+) -> KernelSpec {
+    KernelSpec::lowering(op, lower).with_host_inputs(host_inputs)
+}
 
 const SEED: &[&str] = &["shape", "seed"];
 const KEY: &[&str] = &["shape", "key", "counter", "alg"];
@@ -247,6 +277,21 @@ fn get_key_counter(_: &KernelInit<'_>) -> Result<AnyKernel> {
         }
         Ok(())
     })
+}
+
+fn lower_key_counter(l: &mut Lowering<'_>) -> Result<()> {
+    let stream = stream_of_seed(l, 0)?;
+    let (key, [low, high]) = stream.words();
+    l.set(0, key.reshape(&[1]))?;
+    l.set(1, low.reshape(&[1]).concatenate(&[high.reshape(&[1])], 0))?;
+    match l.node().outputs.len() {
+        2 => Ok(()),
+        _ => l.set_host(2, Tensor::scalar(ALGORITHM_PHILOX)),
+    }
+}
+
+fn lower_algorithm(l: &mut Lowering<'_>) -> Result<()> {
+    l.set_host(0, Tensor::scalar(ALGORITHM_PHILOX))
 }
 
 /// The algorithm of this device.

@@ -3,14 +3,16 @@
 //! The distributions are those of `random`; this module reads and advances the variable.
 
 use thalweg_graph::{OpDef, ShapeContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_hlo::{Comparison, Value};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Tensor, bail, bf16, ensure, f16};
 
 use crate::math::random::distributions::{FullInt, Integer};
 use crate::math::random::philox::{BLOCKS_PER_OUTPUT, Philox};
 use crate::random::{
-    ALGORITHM_AUTO, ALGORITHM_PHILOX, binomial, fill_same, full_int, normal, truncated_normal,
-    uniform, uniform_int,
+    ALGORITHM_AUTO, ALGORITHM_PHILOX, Stream, binomial, fill_same, full_int, lower_full_int,
+    lower_normal, lower_truncated_normal, lower_uniform, lower_uniform_int, normal, scalars,
+    truncated_normal, uniform, uniform_int,
 };
 use crate::variable::{change, variable_input};
 
@@ -49,11 +51,27 @@ pub(crate) static FAMILY: Family = Family {
             create: read_and_skip,
             ..KernelSpec::CPU
         },
+        KernelSpec::lowering("StatefulUniform", lower_uniform).with_host_inputs(DRAWN),
+        KernelSpec::lowering("StatefulStandardNormalV2", lower_normal).with_host_inputs(DRAWN),
+        KernelSpec::lowering("StatefulTruncatedNormal", lower_truncated_normal)
+            .with_host_inputs(DRAWN),
+        KernelSpec::lowering("StatefulUniformFullInt", lower_full_int).with_host_inputs(DRAWN),
+        KernelSpec::lowering("StatefulUniformInt", lower_uniform_int).with_host_inputs(&[
+            "algorithm",
+            "shape",
+            "minval",
+            "maxval",
+        ]),
+        KernelSpec::lowering("RngSkip", |l| lower_skip(l).map(drop))
+            .with_host_inputs(&["algorithm"]),
+        KernelSpec::lowering("RngReadAndSkip", lower_read_and_skip).with_host_inputs(&["alg"]),
         cpu_kernel!("NonDeterministicInts", "dtype" in [i32, i64, u32, u64] => unpredictable; host_inputs: &["shape"]),
     ],
 };
 
 const STATE: &[&str] = &["resource", "algorithm", "shape"];
+/// What the lowerings read on the host.
+const DRAWN: &[&str] = &["algorithm", "shape"];
 /// Threefry, the algorithm of XLA's devices.
 const ALGORITHM_THREEFRY: i64 = 2;
 /// Number of words in a generator's state: counter and key.
@@ -134,6 +152,68 @@ pub(crate) fn advance(
         (*low, *high) = (counter[0].cast_signed(), counter[1].cast_signed());
         Ok(start)
     })
+}
+
+/// As [`advance`] in a program; `algorithm` is the tensor that names the algorithm, and `next` makes the
+/// counter that follows.
+pub(crate) fn advance_lowered(
+    l: &mut Lowering<'_>,
+    algorithm: &Tensor,
+    next: impl FnOnce(&Stream) -> [Value; 2],
+) -> Result<Stream> {
+    check_algorithm(named_algorithm(algorithm)?)?;
+    let state = l.read_variable(0)?;
+    ensure!(
+        state.dtype() == DType::Int64,
+        InvalidArgument,
+        "dtype of RNG state variable must be int64, not {}",
+        state.dtype()
+    );
+    ensure!(
+        state.rank() == 1,
+        InvalidArgument,
+        "RNG state must have one and only one dimension, not {}",
+        state.rank()
+    );
+    let size = state.dims()[0];
+    ensure!(
+        size >= WORDS,
+        InvalidArgument,
+        "For the Philox algorithm, the size of state must be at least {WORDS}; got {size}"
+    );
+    let [low, high, key] = scalars(&state.bitcast(DType::UInt64));
+    let stream = Stream::new(&key, [low, high]);
+    let [low, high] = next(&stream).map(|word| word.reshape(&[1]).bitcast(DType::Int64));
+    l.assign_variable(0, low.concatenate(&[high, state.slice_dim(0, 2, size)], 0))?;
+    Ok(stream)
+}
+
+/// Advances the generator as [`skip_outputs`] does.
+fn lower_skip(l: &mut Lowering<'_>) -> Result<Stream> {
+    let (algorithm, delta) = (l.host(1)?, l.input(2)?);
+    ensure!(delta.rank() == 0, InvalidArgument, "delta must have shape [], not {:?}", delta.dims());
+    let delta = if delta.dtype() == DType::UInt64 { delta } else { delta.bitcast(DType::UInt64) };
+    advance_lowered(l, algorithm, |stream| {
+        let (_, [low, high]) = stream.words();
+        let count = delta * BLOCKS_PER_OUTPUT as f64;
+        let moved = low.plus(&count);
+        let upper = count.shift_right_logical(&count.scalar_like(32.0));
+        let lower = |word: &Value| word.convert(DType::UInt32);
+        let is_lost = upper
+            .compare_to(Comparison::Equal, u32::MAX.into())
+            .and(&lower(&moved).compare(Comparison::Less, &lower(&count)));
+        let carry = moved.compare(Comparison::Less, low).and(&is_lost.not());
+        let high = high.plus(&carry.convert(DType::UInt64));
+        [moved, high]
+    })
+}
+
+fn lower_read_and_skip(l: &mut Lowering<'_>) -> Result<()> {
+    let stream = lower_skip(l)?;
+    let (key, [low, high]) = stream.words();
+    let words = [low, high, &key].map(|word| word.reshape(&[1]));
+    let words = words[0].concatenate(&words[1..], 0);
+    l.set(0, words.bitcast(DType::Int64))
 }
 
 fn named_algorithm(tensor: &Tensor) -> Result<i64> {

@@ -483,7 +483,7 @@ fn small_f16(wide: f32) -> f16 {
 }
 
 /// Minimum argument of the logarithm, which keeps it finite.
-const LOG_ARGUMENT_MIN: f64 = 1.0e-7;
+pub(crate) const LOG_ARGUMENT_MIN: f64 = 1.0e-7;
 
 /// A random angle in [0, 2 pi); scaled in double precision and rounded once.
 #[inline(always)]

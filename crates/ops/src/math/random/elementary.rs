@@ -7,9 +7,10 @@
 
 /// Table entry: `inverse` is `1 / x` for `x` in the middle of a sixteenth of an octave, and `log`
 /// is `ln x`, such that `mantissa * inverse - 1` is small.
-struct Slice {
-    inverse: f64,
-    log: f64,
+#[derive(Clone, Copy)]
+pub(crate) struct Slice {
+    pub(crate) inverse: f64,
+    pub(crate) log: f64,
 }
 
 const fn slice(inverse: u64, log: u64) -> Slice {
@@ -17,9 +18,9 @@ const fn slice(inverse: u64, log: u64) -> Slice {
 }
 
 /// Start of the first table entry: about 0.7, so that the logarithm is exact near 1.
-const FIRST_SLICE: u32 = 0x3f33_0000;
+pub(crate) const FIRST_SLICE: u32 = 0x3f33_0000;
 
-const SLICES: [Slice; 16] = [
+pub(crate) const SLICES: [Slice; 16] = [
     slice(0x3ff6_61ec_79f8_f3be, 0xbfd5_7bf7_808c_aade),
     slice(0x3ff5_71ed_4aaf_883d, 0xbfd2_bef0_a7c0_6ddb),
     slice(0x3ff4_9539_f0f0_10b0, 0xbfd0_1eae_7f51_3a67),
@@ -39,7 +40,7 @@ const SLICES: [Slice; 16] = [
 ];
 
 /// Coefficients of `ln(1 + r) - r` over `r^2`, lowest first.
-const LOG_COEFFICIENTS: [f64; 3] = [
+pub(crate) const LOG_COEFFICIENTS: [f64; 3] = [
     f64::from_bits(0xbfdf_fffe_f20a_4123),
     f64::from_bits(0x3fd5_575b_0be0_0b6a),
     f64::from_bits(0xbfd0_0ea3_48b8_8334),
@@ -59,12 +60,12 @@ pub(crate) fn ln(x: f32) -> f32 {
 }
 
 /// Coefficients of the sine and cosine on an eighth of a turn, in powers of the squared angle.
-const SINE_COEFFICIENTS: [f64; 3] = [
+pub(crate) const SINE_COEFFICIENTS: [f64; 3] = [
     f64::from_bits(0xbfc5_5554_5995_a603),
     f64::from_bits(0x3f81_1076_0523_0bc4),
     f64::from_bits(0xbf29_94eb_3774_cf24),
 ];
-const COSINE_COEFFICIENTS: [f64; 4] = [
+pub(crate) const COSINE_COEFFICIENTS: [f64; 4] = [
     f64::from_bits(0xbfdf_ffff_fd0c_621c),
     f64::from_bits(0x3fa5_5553_e106_8f19),
     f64::from_bits(0xbf56_c087_e89a_359d),
@@ -73,7 +74,7 @@ const COSINE_COEFFICIENTS: [f64; 4] = [
 
 /// Quarter turns per radian, times 2^24, so that the number of quarter turns can be rounded as an
 /// integer.
-const QUARTERS_SCALED: f64 = f64::from_bits(0x4164_5f30_6dc9_c883);
+pub(crate) const QUARTERS_SCALED: f64 = f64::from_bits(0x4164_5f30_6dc9_c883);
 
 /// Sine and cosine of an angle in `[0, 2 pi]`.
 #[inline(always)]

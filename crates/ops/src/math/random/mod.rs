@@ -7,7 +7,7 @@
 
 pub(crate) mod candidates;
 pub(crate) mod distributions;
-mod elementary;
+pub(crate) mod elementary;
 pub(crate) mod gamma;
 pub(crate) mod philox;
 pub(crate) mod rejection;

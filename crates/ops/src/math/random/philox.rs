@@ -15,12 +15,12 @@ pub(crate) const SIDE_BY_SIDE: usize = 16;
 pub(crate) type Words = [u64; 2 * SIDE_BY_SIDE];
 
 /// Multipliers and key increments of the published generator.
-const MULTIPLIERS: [u32; 2] = [0xd251_1f53, 0xcd9e_8d57];
-const KEY_STEPS: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
-const ROUNDS: usize = 10;
+pub(crate) const MULTIPLIERS: [u32; 2] = [0xd251_1f53, 0xcd9e_8d57];
+pub(crate) const KEY_STEPS: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
+pub(crate) const ROUNDS: usize = 10;
 
 /// Key with which a stateless op scrambles its two seeds.
-const SCRAMBLE_KEY: [u32; 2] = [0x3ec8_f720, 0x0246_1e29];
+pub(crate) const SCRAMBLE_KEY: [u32; 2] = [0x3ec8_f720, 0x0246_1e29];
 
 /// A position in one of 2^64 streams of 2^128 blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
