@@ -6,12 +6,14 @@
 mod backward;
 mod forward;
 mod loops;
+mod lowering;
 
 use backward::backward;
 use forward::forward;
 use half::f16;
+use lowering::{lower_backward, lower_forward};
 use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext};
-use thalweg_kernel::{Family, KernelContext};
+use thalweg_kernel::{Family, KernelContext, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, Shape, ensure, err};
 
 use crate::math::gemm::{MatMut, MatRef};
@@ -32,6 +34,10 @@ pub(crate) static FAMILY: Family = Family {
             host_inputs: &["seq_len_max"]),
         cpu_kernel!("BlockLSTMGradV2", "T" in [f32, f16] => backward;
             host_inputs: &["seq_len_max"]),
+        KernelSpec::lowering("BlockLSTM", lower_forward),
+        KernelSpec::lowering("BlockLSTMV2", lower_forward),
+        KernelSpec::lowering("BlockLSTMGrad", lower_backward),
+        KernelSpec::lowering("BlockLSTMGradV2", lower_backward),
     ],
 };
 
@@ -135,18 +141,22 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Checks the inputs that both ops have.
     fn new(ctx: &KernelContext<'_>) -> Result<Sizes> {
+        let taken = ctx.scalar_int(0, "seq_len_max")?;
+        Sizes::checked(&|i| Ok(ctx.input(i)?.shape().clone()), taken)
+    }
+
+    /// Checks the shapes of the inputs that both ops have.
+    fn checked(shape_of: &dyn Fn(usize) -> Result<Shape>, taken: i64) -> Result<Sizes> {
         let dims = |i: usize, name: &str, rank: usize| {
-            let shape = ctx.input(i)?.shape();
+            let shape = shape_of(i)?;
             ensure!(
                 shape.rank() == rank,
                 InvalidArgument,
                 "{name} must have {rank} dimensions, got shape {shape}"
             );
-            Ok(shape.clone())
+            Ok(shape)
         };
-        let taken = ctx.scalar_int(0, "seq_len_max")?;
         let (x, cells) = (dims(1, "x", 3)?, dims(2, "cs_prev", 2)?);
         let sizes = Sizes {
             steps: x[0],
@@ -173,7 +183,7 @@ impl Sizes {
             (7, "wco", &[units]),
             (8, "b", &[gates]),
         ] {
-            let shape = ctx.input(i)?.shape();
+            let shape = shape_of(i)?;
             ensure!(
                 shape.dims() == expected,
                 InvalidArgument,
