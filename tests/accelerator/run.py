@@ -19,6 +19,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 import cluster_cases
 import command_cases
 import jax_cases
+import model_cases
 import numpy as np
 import tensorflow as tf
 
@@ -154,6 +155,11 @@ def case_a_checkpoint_goes_both_ways(arguments):
             session.run(v.assign(np.zeros(8, np.float32)))
             v1.train.Saver([v]).restore(session, path)
             np.testing.assert_array_equal(session.run(v), np.arange(8) + 1)
+
+
+def case_training_steps_of_whole_models_are_one_program(arguments):
+    with server(arguments, accelerated(arguments)) as target:
+        model_cases.check_all(target)
 
 
 def case_the_command_lists_devices(arguments):

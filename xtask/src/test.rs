@@ -290,6 +290,8 @@ fn accelerator(variables: &[(&str, &str)]) -> Result<Outcome> {
     let mut test =
         run::cargo(&["test", "--quiet", "--package", "thalweg", "--test", "accelerators"]);
     run::check(test.env("THALWEG_TEST_PJRT_PLUGIN", &plugin))?;
+    let models = ["test", "--quiet", "--package", "thalweg-bench", "--bin", "thalweg-bench-gpu"];
+    run::check(run::cargo(&models).env("THALWEG_TEST_PJRT_PLUGIN", &plugin))?;
     let (python, server) = (client_python()?, server()?);
     let program = ["tests/accelerator/run.py", "--server", &server, "--plugin"];
     done(run::command(python, &program).arg(&plugin))

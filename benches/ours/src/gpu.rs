@@ -242,11 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn a_language_model_learns() {
-        let row = "gpu/lstm/small";
-        let Some(accelerator) = accelerator(row) else { return };
-        let training = training_of(row, &Flags::default()).unwrap();
-        check(&training, &accelerator, 1e-4);
+    fn a_language_model_is_one_program() {
+        is_one_program("gpu/lstm/small", 1e-4);
     }
 
     #[test]
