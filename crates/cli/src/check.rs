@@ -64,7 +64,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         }
     }
     if placed.is_some() {
-        unsupported.0.retain(|(_, op, _), _| !needs_accelerator(registry, op));
+        unsupported.0.retain(|(_, op, _), _| !ops::needs_accelerator(registry.kernels.for_op(op)));
     }
     if args.json {
         let mut all = unsupported.to_json(nodes);
@@ -248,12 +248,6 @@ fn check_def(
     check_dtypes(registry, op, def, name, unsupported);
 }
 
-/// Whether an op runs on accelerators alone.
-fn needs_accelerator(registry: &Registry, op: &str) -> bool {
-    let specs = registry.kernels.for_op(op);
-    !specs.is_empty() && specs.iter().all(|spec| spec.lower.is_some())
-}
-
 fn check_dtypes(
     registry: &Registry,
     op: &Arc<Op>,
@@ -272,7 +266,7 @@ fn check_dtypes(
         node.attrs.set(attr.as_str(), AttrValue::from_proto(value.clone()));
     }
     if let Err(e) = registry.kernels.find(&node, "CPU") {
-        let is_elsewhere = needs_accelerator(registry, &op.name);
+        let is_elsewhere = ops::needs_accelerator(registry.kernels.for_op(&op.name));
         let kind = if is_elsewhere { Kind::Op } else { Kind::Dtype };
         unsupported.add(kind, &op.name, e.message(), name);
     }

@@ -58,11 +58,15 @@ fn argument(kind: &str, arg: &ArgDef) -> String {
     format!("{kind}\t{}\t{form}\t{name}\t{number}\t{reference}\n", arg.name)
 }
 
-/// The dtypes of the kernels for each type attr; none if the kernels do not restrict it.
+/// The dtypes of the CPU kernels for each type attr, or of the lowerings of an op that only accelerators
+/// run; none if they do not restrict it.
 fn dtypes<'a>(op: &'a Op, kernels: &KernelRegistry) -> BTreeMap<&'a str, Vec<DType>> {
     let mut found: BTreeMap<&str, Vec<DType>> = BTreeMap::new();
+    let specs = kernels.for_op(&op.name);
+    let has_cpu_kernel = specs.iter().any(|spec| spec.serves("CPU"));
     for attr in &op.attrs {
-        let constraints = kernels.for_op(&op.name).iter().flat_map(|kernel| kernel.constraints);
+        let chosen = specs.iter().filter(|spec| !has_cpu_kernel || spec.serves("CPU"));
+        let constraints = chosen.flat_map(|spec| spec.constraints);
         let mut all: Vec<DType> = constraints
             .filter(|(name, _)| *name == attr.name)
             .flat_map(|(_, allowed)| allowed.iter().copied())

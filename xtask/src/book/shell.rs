@@ -42,6 +42,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "needs an accelerator: part accelerator",
     ),
     (
+        "docs/src/how-to/accelerators.md",
+        "thalweg run my_model --accelerator",
+        "needs a plugin: part accelerator",
+    ),
+    (
         "docs/src/how-to/containers.md",
         "cd deploy && docker-compose",
         "needs docker: part container",

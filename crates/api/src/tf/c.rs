@@ -856,7 +856,7 @@ impl Conv3D {
 
 /// `Conv3DBackpropFilter`.
 ///
-/// `T`: float, double, bfloat16, half. Has no gradient. Options: [`Conv3DBackpropFilter`].
+/// `T`: float, double, half. Has no gradient. Options: [`Conv3DBackpropFilter`].
 #[track_caller]
 pub fn conv3d_backprop_filter<T: TensorType>(
     input: impl Handle<T>,
@@ -933,7 +933,7 @@ impl Conv3DBackpropFilterV2 {
 
 /// `Conv3DBackpropInput`.
 ///
-/// `T`: float, double, bfloat16, half. Has no gradient. Options: [`Conv3DBackpropInput`].
+/// `T`: float, double, half. Has no gradient. Options: [`Conv3DBackpropInput`].
 #[track_caller]
 pub fn conv3d_backprop_input<T: TensorType>(
     input: impl Handle<T>,

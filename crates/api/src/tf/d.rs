@@ -974,9 +974,7 @@ pub fn dynamic_partition<T: TensorType>(
     built.outputs("outputs", usize::try_from(num_partitions).unwrap_or(0))
 }
 
-/// `DynamicStitch`: rows of several tensors, each at its index.
-///
-/// `T`: int32, int64. Has a gradient.
+/// `DynamicStitch`: rows of several tensors, each at its index. Has a gradient.
 #[track_caller]
 pub fn dynamic_stitch<T: TensorType>(
     g: &Graph,

@@ -927,9 +927,7 @@ pub fn parallel_concat<T: TensorType>(
         .output()
 }
 
-/// `ParallelDynamicStitch`.
-///
-/// `T`: int32, int64. Has a gradient.
+/// `ParallelDynamicStitch`. Has a gradient.
 #[track_caller]
 pub fn parallel_dynamic_stitch<T: TensorType>(
     g: &Graph,

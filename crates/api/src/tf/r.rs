@@ -2547,7 +2547,7 @@ impl ResourceScatterNdAdd {
 
 /// `ResourceScatterNdMax`.
 ///
-/// `T`: float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64. `Tindices`: int32, int64. Has no gradient. Options: [`ResourceScatterNdMax`].
+/// `Tindices`: int32, int64. Has no gradient. Options: [`ResourceScatterNdMax`].
 #[track_caller]
 pub fn resource_scatter_nd_max<T: TensorType, Tindices: TensorType>(
     ref_: impl Handle<Resource>,
@@ -2580,7 +2580,7 @@ impl ResourceScatterNdMax {
 
 /// `ResourceScatterNdMin`.
 ///
-/// `T`: float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64. `Tindices`: int32, int64. Has no gradient. Options: [`ResourceScatterNdMin`].
+/// `Tindices`: int32, int64. Has no gradient. Options: [`ResourceScatterNdMin`].
 #[track_caller]
 pub fn resource_scatter_nd_min<T: TensorType, Tindices: TensorType>(
     ref_: impl Handle<Resource>,

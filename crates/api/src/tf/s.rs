@@ -472,7 +472,7 @@ impl ScatterNdAdd {
 
 /// `ScatterNdMax`.
 ///
-/// `T`: float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64. `Tindices`: int32, int64. Has no gradient. Options: [`ScatterNdMax`].
+/// `T`: float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. `Tindices`: int32, int64. Has no gradient. Options: [`ScatterNdMax`].
 #[track_caller]
 pub fn scatter_nd_max<T: TensorType, Tindices: TensorType>(
     ref_: impl Handle<Ref<T>>,
@@ -500,7 +500,7 @@ impl ScatterNdMax {
 
 /// `ScatterNdMin`.
 ///
-/// `T`: float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64. `Tindices`: int32, int64. Has no gradient. Options: [`ScatterNdMin`].
+/// `T`: float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64. `Tindices`: int32, int64. Has no gradient. Options: [`ScatterNdMin`].
 #[track_caller]
 pub fn scatter_nd_min<T: TensorType, Tindices: TensorType>(
     ref_: impl Handle<Ref<T>>,

@@ -3038,9 +3038,7 @@ pub fn xlogy<T: TensorType>(x: impl Handle<T>, y: impl Operand<T>) -> Output<T> 
     NewOp::on(&x, "Xlogy").input(x).input(y).output()
 }
 
-/// `ZerosLike`: zeros of the same shape.
-///
-/// `T`: variant. No gradient passes.
+/// `ZerosLike`: zeros of the same shape. No gradient passes.
 #[track_caller]
 pub fn zeros_like<T: TensorType>(x: impl Handle<T>) -> Output<T> {
     NewOp::on(&x, "ZerosLike").input(x).output()
