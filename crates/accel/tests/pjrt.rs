@@ -303,6 +303,21 @@ fn mistakes_are_explained() {
 }
 
 #[test]
+fn nothing_is_read_past_the_end_of_a_program() {
+    let Some(path) = plugin_for("nothing_is_read_past_the_end_of_a_program") else { return };
+    let client = client(&path);
+    let compile = |program: &str| client.compile(program, &CompileOptions::default());
+    // What follows in memory would continue the last word, and then be no text at all.
+    for program in ["no program", &"x".repeat(100_000)] {
+        let memory = format!("{program}xx \u{1} \u{2}");
+        let e = compile(&memory[..program.len()]).unwrap_err();
+        assert_error(&e, Code::InvalidArgument, "error");
+    }
+    let memory = format!("{DOUBLE}\u{1}");
+    compile(&memory[..DOUBLE.len()]).unwrap();
+}
+
+#[test]
 fn options_reach_the_compiler() {
     let Some(path) = plugin_for("options_reach_the_compiler") else { return };
     let client = client(&path);

@@ -95,8 +95,13 @@ impl Client {
         program: &[u8],
         options: &[u8],
     ) -> Result<Executable> {
+        // XLA reads the text in place, and MLIR's lexer recognizes its end by a null byte there: without one
+        // it reads on in whatever memory follows, and a mistake found there has no place in the text, which
+        // ends the process.
+        let terminated = [program, b"\0"].concat();
         let format = array(b"mlir".as_slice());
-        let mut program = Args::new(&[array(program), number(program.len()), format, number(4)]);
+        let mut program =
+            Args::new(&[array(&terminated), number(program.len()), format, number(4)]);
         let (bytes, length) = (array(options), number(options.len()));
         let mut args = Args::new(&[self.object.slot(), program.as_slot(), bytes, length]);
         // SAFETY: the client is alive, and what the call reads outlives it.

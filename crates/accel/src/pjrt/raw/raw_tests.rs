@@ -270,9 +270,17 @@ mod plugin {
         null_mut()
     }
 
+    /// Reads the byte after a program, as XLA does.
     unsafe extern "C" fn compile(args: *mut Slot) -> Slot {
-        // SAFETY: as above.
-        unsafe { set(args, 6, made(0x30)) };
+        // SAFETY: as above; the caller passes a struct with bytes, which a null byte follows, and their number.
+        unsafe {
+            let program = get(args, 3).cast::<Slot>();
+            let (start, bytes) = (get(program, 2).cast::<u8>(), get(program, 3).addr());
+            if start.add(bytes).read() != 0 {
+                return error(3, b"no null byte follows the program");
+            }
+            set(args, 6, made(0x30));
+        }
         null_mut()
     }
 
@@ -475,6 +483,8 @@ fn a_plain_plugin_works() {
         assert_eq!(program.devices().unwrap(), [0]);
         assert_eq!(program.num_outputs().unwrap(), 2);
         assert_eq!(program.serialize().unwrap(), b"code");
+        // Only a part of what lies in memory.
+        assert_eq!(client.compile(&b"program"[..4], b"").unwrap().devices().unwrap(), [0]);
         assert_eq!(client.deserialize(b"code", b"").unwrap().devices().unwrap(), [0]);
         let e = client.deserialize(b"cod", b"").err().unwrap();
         assert_eq!((e.code(), e.message()), (Code::InvalidArgument, "no program"));
