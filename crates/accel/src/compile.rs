@@ -79,7 +79,7 @@ pub(crate) struct LoweredRegion {
     pub(crate) is_donated: Vec<bool>,
     /// Sizes of the results in bytes.
     pub(crate) result_bytes: Vec<usize>,
-    /// For each result that replaces a value of the same size, the argument that donates its memory.
+    /// For each result, the argument that donates its memory: the value of the same size that it replaces.
     pub(crate) donors: Vec<Option<usize>>,
     /// The variables that the region assigns, and their new values.
     pub(crate) assigned: Vec<(usize, Source)>,
@@ -468,11 +468,12 @@ fn finish(
         if let ArgumentSource::Variable(position) = argument
             && let Some(Source::Result(result)) = assigned.get(position)
             && !forwarded.contains(&index)
+            // A value of another size is replaced after the locks are released, and may be read until then.
+            && values.get(index).map(bytes_of) == Some(result_bytes[*result])
         {
             program.donate(index);
             is_donated[index] = true;
-            let current = values.get(index).map(bytes_of);
-            donors[*result] = Some(index).filter(|_| current == Some(result_bytes[*result]));
+            donors[*result] = Some(index);
         }
     }
     let num_results = results.len();

@@ -4,12 +4,13 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use thalweg_accel::{Accelerator, AcceleratorOptions, ProgramCache};
 use thalweg_graph::{NodeId, Output, Scope};
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_runtime::Session;
-use thalweg_tensor::{Code, DType, Shape, Tensor};
+use thalweg_tensor::{Code, DType, Result, Shape, Tensor};
 
 fn scope() -> Scope {
     Scope::new(op_registry(FAMILIES).unwrap())
@@ -167,6 +168,49 @@ fn concurrent_updates_all_count() {
         }
     });
     assert_eq!(floats(&session.run(&[], &["read:0"], &[]).unwrap()[0]), [400.0; 4]);
+}
+
+/// Another step may read a variable while its value changes size: the old one stays until then.
+#[test]
+fn a_variable_that_changes_size_is_always_readable() {
+    let Some(accelerator) = support::accelerator("a_variable_that_changes_size") else { return };
+    let mut s = scope();
+    let v = variable(&mut s, "v", &[4]);
+    let four = s.constant(&Tensor::vector(&[1f32; 4]).unwrap()).unwrap();
+    let (zero, two) = (Tensor::vector(&[0i32]).unwrap(), Tensor::vector(&[2i32]).unwrap());
+    let (zero, two) = (s.constant(&zero).unwrap(), s.constant(&two).unwrap());
+    let size = s.constant(&Tensor::vector(&[4i32]).unwrap()).unwrap();
+    let longer = node(&mut s, "Tile", "longer", &[v, two]);
+    let shorter = node(&mut s, "Slice", "shorter", &[v, zero, size]);
+    let read = s.op("Neg").name("read").inputs(&[v]).build_node().unwrap();
+    for (name, value) in [("init", four), ("grow", longer), ("shrink", shorter)] {
+        let op = s.op("Assign").name(name).inputs(&[v, value]).attr("validate_shape", false);
+        // What is read has the old size: its memory could be that of the old value.
+        let after = if name == "init" { &[][..] } else { &[read] };
+        op.after(after).build().unwrap();
+    }
+    let session = session(&s, &accelerator);
+    session.run(&[], &[], &["init"]).unwrap();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let read = || {
+            while !is_done.load(Ordering::Relaxed) {
+                let got = floats(&session.run(&[], &["read:0"], &[])?[0]);
+                assert!(matches!(got.len(), 4 | 8) && got.iter().all(|&x| x == -1.0), "{got:?}");
+            }
+            Ok(())
+        };
+        let readers: Vec<_> = (0..3).map(|_| threads.spawn(read)).collect();
+        for _ in 0..300 {
+            session.run(&[], &["read:0"], &["grow"]).unwrap();
+            session.run(&[], &["read:0"], &["shrink"]).unwrap();
+        }
+        is_done.store(true, Ordering::Relaxed);
+        for reader in readers {
+            let outcome: Result<()> = reader.join().unwrap();
+            outcome.unwrap();
+        }
+    });
 }
 
 /// A node without a lowering runs on the CPU between two programs.
