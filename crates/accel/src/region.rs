@@ -39,6 +39,9 @@ struct State {
     device: Arc<Accelerator>,
     origin: KernelOrigin,
     programs: Mutex<Programs>,
+    /// Held while a program is compiled: other steps wait for it instead of compiling it too. It is locked
+    /// before `programs`, which is never held for long.
+    compiling: Mutex<()>,
 }
 
 /// The programs of a region by what they were compiled for, the least recently used first.
@@ -62,6 +65,15 @@ struct Whole {
     executable: Option<Arc<Executable>>,
 }
 
+/// How far a step came.
+enum Progress {
+    Started(Vec<Delivered>),
+    /// It runs in parts.
+    InParts,
+    /// A program for the inputs must be compiled first.
+    Uncompiled,
+}
+
 /// A region as a function, whose calls are left to the executor.
 struct Parts {
     graph: KeptGraph,
@@ -74,36 +86,49 @@ impl RegionKernel {
         let kept = |graph| KeptGraph::new(graph, origin.states.clone());
         let parts = region.parts.take();
         let parts = parts.map(|p| Parts { graph: kept(p.graph), args: p.args });
-        RegionKernel(Arc::new(State { region, parts, device, origin, programs: Mutex::default() }))
+        let (programs, compiling) = (Mutex::default(), Mutex::default());
+        RegionKernel(Arc::new(State { region, parts, device, origin, programs, compiling }))
     }
 }
 
 impl AsyncKernel for RegionKernel {
     fn start(&self, call: AsyncCall) {
         let state = self.0.clone();
-        if state.may_block(&call) {
+        if state.reads_the_device(&call) {
             let background = call.step.background().clone();
-            background.spawn_blocking(Box::new(move || state.run(call)));
+            background.spawn_blocking(Box::new(move || {
+                let inputs = state.inputs(&call);
+                state.run(call, inputs, true);
+            }));
         } else {
-            state.run(call);
+            let inputs = state.inputs(&call);
+            state.run(call, inputs, false);
         }
     }
 }
 
 impl State {
-    /// Whether running now would wait: for a compilation, or for a value to come from the device.
-    fn may_block(&self, call: &AsyncCall) -> bool {
+    /// Whether a value must come from the device before the program is known.
+    fn reads_the_device(&self, call: &AsyncCall) -> bool {
         let is_far = |(value, is_static): (&Value, &bool)| {
             *is_static && value.tensor().is_some_and(|t| t.device_memory().is_some())
         };
-        self.programs.lock().all.is_empty()
-            || call.inputs.iter().zip(&self.region.is_static).any(is_far)
+        call.inputs.iter().zip(&self.region.is_static).any(is_far)
     }
 
-    fn run(self: &Arc<Self>, call: AsyncCall) {
-        match self.execute(&call) {
-            Ok(Some(outputs)) => self.deliver(&outputs, call),
-            Ok(None) => self.run_in_parts(call),
+    /// Runs the region; compiles a program for it on this thread if that `may_block`, else on another.
+    fn run(self: &Arc<Self>, call: AsyncCall, inputs: Result<Inputs>, may_block: bool) {
+        let mut inputs = match inputs {
+            Ok(inputs) => inputs,
+            Err(e) => return call.complete(Err(e)),
+        };
+        match self.execute(&call, &mut inputs, may_block) {
+            Ok(Progress::Started(outputs)) => self.deliver(&outputs, call),
+            Ok(Progress::InParts) => self.run_in_parts(call),
+            Ok(Progress::Uncompiled) => {
+                let (state, background) = (self.clone(), call.step.background().clone());
+                background.spawn_blocking(Box::new(move || state.run(call, Ok(inputs), true)));
+            }
             Err(e) => call.complete(Err(e)),
         }
     }
@@ -144,21 +169,25 @@ impl State {
         Ok((&parts.graph, parts.args.iter().map(argument).collect::<Result<_>>()?))
     }
 
-    /// Starts the region's program; `None` if it runs in parts.
-    fn execute(&self, call: &AsyncCall) -> Result<Option<Vec<Delivered>>> {
-        let mut inputs = self.inputs(call)?;
+    /// Starts the region's program; compiles one only if that `may_block`.
+    fn execute(&self, call: &AsyncCall, inputs: &mut Inputs, may_block: bool) -> Result<Progress> {
         // First the program that the inputs alone suggest: its variables are looked at under their locks.
         // Then one for the variables as they are; they may change between that look and the locks.
         for attempt in 0..8 {
-            let compiled = self.program(&inputs, attempt > 0)?;
-            let Some(whole) = &compiled.whole else { return Ok(None) };
+            let fits_variables = attempt > 0;
+            let compiled = match self.known_program(inputs, fits_variables) {
+                Some(compiled) => compiled,
+                None if may_block => self.new_program(inputs, fits_variables)?,
+                None => return Ok(Progress::Uncompiled),
+            };
+            let Some(whole) = &compiled.whole else { return Ok(Progress::InParts) };
             match inputs.create_missing(&whole.lowered, &call.step) {
                 // Its functions may take the handle of a variable and leave it alone.
-                Err(_) if self.parts.is_some() => return Ok(None),
+                Err(_) if self.parts.is_some() => return Ok(Progress::InParts),
                 other => other?,
             }
-            if let Some(outputs) = self.enqueue(&compiled.signature, whole, &inputs, &call.step)? {
-                return Ok(Some(outputs));
+            if let Some(outputs) = self.enqueue(&compiled.signature, whole, inputs, &call.step)? {
+                return Ok(Progress::Started(outputs));
             }
         }
         bail!(Aborted, "the shapes of variables keep changing while a step reads them")
@@ -198,23 +227,30 @@ impl State {
         }
     }
 
-    /// A program for these inputs. Unless `fits_variables`, it may be one for variables of other shapes.
-    fn program(&self, inputs: &Inputs, fits_variables: bool) -> Result<Arc<Compiled>> {
+    /// The last used program for these inputs. Unless `fits_variables`, it may be one for variables of other
+    /// shapes.
+    fn known_program(&self, inputs: &Inputs, fits_variables: bool) -> Option<Arc<Compiled>> {
         let fits = |compiled: &Arc<Compiled>| {
             let signature = &compiled.signature;
             let may_differ = !fits_variables && compiled.whole.is_some();
             signature.takes(inputs) && (may_differ || signature.takes_variables(inputs))
         };
         let mut programs = self.programs.lock();
-        if let Some(position) = programs.all.iter().rposition(fits) {
-            let last = programs.all.len() - 1;
-            if position != last {
-                let found = programs.all.remove(position);
-                programs.all.push(found);
-            }
-            return Ok(programs.all[last].clone());
+        let position = programs.all.iter().rposition(fits)?;
+        let last = programs.all.len() - 1;
+        if position != last {
+            let found = programs.all.remove(position);
+            programs.all.push(found);
         }
-        // Compiled under the lock: other steps wait for the program instead of compiling it too.
+        Some(programs.all[last].clone())
+    }
+
+    /// A program for these inputs, compiled unless another step has just done so.
+    fn new_program(&self, inputs: &Inputs, fits_variables: bool) -> Result<Arc<Compiled>> {
+        let _compiling = self.compiling.lock();
+        if let Some(compiled) = self.known_program(inputs, fits_variables) {
+            return Ok(compiled);
+        }
         let signature = inputs.signature();
         let whole = match self.compile(&signature, inputs) {
             Ok(whole) => Some(whole),
@@ -230,6 +266,7 @@ impl State {
             Err(e) => return Err(e),
         };
         let compiled = Arc::new(Compiled { signature, whole });
+        let mut programs = self.programs.lock();
         programs.compilations += 1;
         if programs.compilations == MANY_COMPILATIONS {
             tracing::warn!(
