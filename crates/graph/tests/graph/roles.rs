@@ -16,7 +16,7 @@ Exit: Exit RefExit
 For: For
 Forward: CheckNumerics CheckNumericsV2 DebugGradientIdentity EnsureShape IdentityN PreventGradient Print StopGradient
 Identity: Identity
-If: If StatelessIf _If
+If: If StatelessIf XlaIf _If
 LoopCond: LoopCond
 Merge: Merge RefMerge
 NextIteration: NextIteration RefNextIteration
@@ -32,7 +32,7 @@ Switch: RefSwitch Switch _SwitchN
 SymbolicGradient: SymbolicGradient
 VarHandle: VarHandleOp
 Variable: Variable VariableV2
-While: StatelessWhile While _While
+While: StatelessWhile While XlaWhile _While
 ";
 
 #[test]
