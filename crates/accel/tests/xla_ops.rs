@@ -5,6 +5,8 @@
 mod arrays;
 mod support;
 
+use std::collections::BTreeSet;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use prost::Message;
@@ -50,6 +52,36 @@ fn ops_of_xla_give_tensorflows_numbers() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Ops that accelerators alone run and that TensorFlow gives no numbers for, with the reason.
+const NOTHING_TO_RECORD: &[(&str, &str)] = &[
+    ("XlaCallModule", "tests/modules.rs compares modules with JAX"),
+    ("XlaReplicaId", "TensorFlow ends when it compiles it"),
+    ("XlaSetBound", "it forwards its input; the bound is for compilers of open shapes"),
+];
+
+/// Every op that accelerators alone run takes part in a recorded case, or there is a reason.
+#[test]
+fn every_op_has_a_case() {
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    for case in arrays::lines("ops.jsonl.gz") {
+        let graph = STANDARD.decode(case["graph"].as_str().unwrap()).unwrap();
+        let graph = pb::GraphDef::decode(&graph[..]).unwrap();
+        let functions = graph.library.iter().flat_map(|library| &library.function);
+        let nodes = graph.node.iter().chain(functions.flat_map(|f| &f.node_def));
+        seen.extend(nodes.map(|node| node.op.clone()));
+    }
+    let kernels = kernel_registry(FAMILIES);
+    let specs = FAMILIES.iter().flat_map(|f| f.kernels);
+    let has_cpu_kernel = |op: &str| kernels.for_op(op).iter().any(|k| k.serves("CPU"));
+    let missing: BTreeSet<&str> = specs
+        .map(|k| k.op)
+        .filter(|op| !has_cpu_kernel(op) && !seen.contains(*op))
+        .filter(|op| NOTHING_TO_RECORD.iter().all(|(name, _)| name != op))
+        .collect();
+    assert!(missing.is_empty(), "ops without a recorded case: {missing:?}");
+    assert!(NOTHING_TO_RECORD.iter().all(|(op, _)| !seen.contains(*op) && !has_cpu_kernel(op)));
 }
 
 /// A reducer that reduces by itself is refused.
