@@ -1,17 +1,19 @@
 //! Compilation of a region for inputs of certain shapes: from nodes to the text of a program.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use thalweg_graph::{Attrs, Endpoint, Graph, Node, NodeId, OutputInfo, Role};
 use thalweg_hlo::{Argument, Program};
 use thalweg_kernel::{
-    KernelOrigin, Lowering, MakeWords, Operand, RegionVariable, StepWords, Value,
+    KernelOrigin, KernelRegistry, Lowering, MakeWords, Operand, RegionVariable, StepWords, Value,
 };
 use thalweg_plan::{Evaluator, Region, VariableName, variable_name};
 use thalweg_tensor::{Context, DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
-use crate::device::{Accelerator, Precision};
+use crate::attention::Attentions;
+use crate::device::Precision;
 use crate::trips::EVALUATIONS_MAX;
 
 /// Most bytes of inputs and outputs of a node that is evaluated on the host.
@@ -86,6 +88,19 @@ pub(crate) struct LoweredRegion {
     /// What makes the words of a step, and how many there are.
     pub(crate) word_makers: Vec<MakeWords>,
     pub(crate) num_words: usize,
+    /// Whether parts of it became calls of the plugin's fused attention.
+    pub(crate) has_fused_attention: bool,
+}
+
+/// What a program is made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
+    /// The plugin's name of the platform.
+    pub(crate) platform: &'a str,
+    pub(crate) device_type: &'a str,
+    pub(crate) precision: Precision,
+    /// Whether the plugin's fused attention may be called.
+    pub(crate) fuses_attention: bool,
 }
 
 impl LoweredRegion {
@@ -109,13 +124,13 @@ pub(crate) fn lower_region(
     inputs: &[InputKind],
     variables: &[VariableKind],
     origin: &KernelOrigin,
-    device: &Accelerator,
+    target: Target<'_>,
 ) -> Result<LoweredRegion> {
-    let num_words = num_step_words(&region.body, origin, device.device_type());
+    let num_words = num_step_words(&region.body, origin, target.device_type);
     let (sources, arguments) = arguments_of(inputs, variables, num_words);
     let (mut program, values) = Program::new(&arguments);
-    program.set_platform(device.client.platform_name());
-    if device.precision != Precision::Full {
+    program.set_platform(target.platform);
+    if target.precision != Precision::Full {
         program.allow_rounded_products();
     }
     let mut cells: Vec<RegionVariable> = variables
@@ -156,22 +171,25 @@ pub(crate) fn lower_region(
         program: &program,
         origin,
         evaluator: &Evaluator::new(&origin.kernels, 8 * KNOWN_BYTES_MAX),
-        device_type: device.device_type(),
+        device_type: target.device_type,
         operands,
+        attentions: Attentions::new(target.fuses_attention),
         variables: cells,
         handles: &handles,
         function_nodes_left: FUNCTION_NODES_MAX,
         evaluations_left: EVALUATIONS_MAX,
         depth: 0,
         step_words: StepWords { argument, ..StepWords::default() },
+        has_fused_attention: false,
     };
     body.set_input_shapes(inputs, variables)?;
     for id in body.graph.ids().skip(inputs.len()) {
         body.visit(id)?;
     }
-    let Body { operands, variables: cells, step_words, .. } = body;
+    let Body { operands, variables: cells, step_words, has_fused_attention, .. } = body;
     let lowered = finish(region, program, (sources, &values), &operands, &cells)?;
-    Ok(LoweredRegion { word_makers: step_words.makers, num_words, ..lowered })
+    let word_makers = step_words.makers;
+    Ok(LoweredRegion { word_makers, num_words, has_fused_attention, ..lowered })
 }
 
 /// Number of words that the nodes get from the host in each step.
@@ -210,6 +228,9 @@ pub(crate) struct Body<'a> {
     device_type: &'a str,
     /// The operands that the nodes so far output.
     operands: Vec<Operands>,
+    pub(crate) attentions: Attentions,
+    /// In this body, or in a function that it has called.
+    pub(crate) has_fused_attention: bool,
     pub(crate) variables: Vec<RegionVariable>,
     pub(crate) handles: &'a Handles,
     function_nodes_left: usize,
@@ -230,6 +251,7 @@ impl<'a> Body<'a> {
         })?;
         Ok(Body {
             operands: vec![Operands::new(); graph.len()],
+            attentions: Attentions::new(self.attentions.is_enabled),
             graph,
             variables: std::mem::take(&mut self.variables),
             function_nodes_left: left,
@@ -244,6 +266,7 @@ impl<'a> Body<'a> {
         self.variables = inner.variables;
         self.function_nodes_left = inner.function_nodes_left;
         self.evaluations_left = inner.evaluations_left;
+        self.has_fused_attention |= inner.has_fused_attention;
     }
 
     /// Sets what an argument of a function is.
@@ -357,6 +380,11 @@ impl<'a> Body<'a> {
         if let Some(known) = self.known(node, &inputs) {
             return Ok(known);
         }
+        if let Some(value) = self.fused_attention(id) {
+            self.has_fused_attention = true;
+            return Ok(SmallVec::from_elem(Operand::Value(value), 1));
+        }
+        let node = self.graph.node(id);
         for name in spec.host_inputs {
             for i in node.input_range(name)? {
                 if !matches!(inputs[i], Operand::Host(_)) {
@@ -379,6 +407,15 @@ impl<'a> Body<'a> {
 
     pub(crate) fn operand(&self, e: Endpoint) -> Operand {
         self.operands[e.node.index()][e.index as usize].clone()
+    }
+
+    /// The outputs of a node that is lowered; none of another one.
+    pub(crate) fn operands_of(&self, id: NodeId) -> &[Operand] {
+        &self.operands[id.index()]
+    }
+
+    pub(crate) fn kernels(&self) -> &'a Arc<KernelRegistry> {
+        &self.origin.kernels
     }
 
     /// The outputs of a pure node whose inputs are all known, if they are small.
@@ -490,5 +527,6 @@ fn finish(
         assigned,
         word_makers: Vec::new(),
         num_words: 0,
+        has_fused_attention: false,
     })
 }

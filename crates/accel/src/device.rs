@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use thalweg_graph::Graph;
 use thalweg_kernel::{
@@ -11,8 +11,9 @@ use thalweg_kernel::{
     KernelOrigin, PhysicalDevice,
 };
 use thalweg_plan::form_regions;
-use thalweg_tensor::{Budget, Charge, Result, Tensor, ensure, err};
+use thalweg_tensor::{Budget, Charge, Error, Result, Tensor, ensure, err};
 
+use crate::compile::Target;
 use crate::discover::default_program_folder;
 use crate::memory::{Memory, memory_of};
 use crate::pjrt::{Client, CompileOptions, Executable, OptionValue};
@@ -122,6 +123,8 @@ pub struct Accelerator {
     pub(crate) precision: Precision,
     pub(crate) counters: Counters,
     programs: Option<ProgramFolder>,
+    /// Whether the plugin's fused attention is called: until a program with it does not compile.
+    fuses_attention: AtomicBool,
 }
 
 impl Accelerator {
@@ -159,6 +162,7 @@ impl Accelerator {
             precision: options.precision,
             counters: Counters::default(),
             programs,
+            fuses_attention: AtomicBool::new(true),
         }))
     }
 
@@ -225,6 +229,28 @@ impl Accelerator {
     /// The plugin's client.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
+    }
+
+    /// What programs are made for.
+    pub(crate) fn target(&self) -> Target<'_> {
+        Target {
+            platform: self.client.platform_name(),
+            device_type: &self.device_type,
+            precision: self.precision,
+            fuses_attention: self.fuses_attention.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Computes attention by plain operations from now on.
+    pub(crate) fn give_up_fused_attention(&self, error: &Error) {
+        if self.fuses_attention.swap(false, Ordering::Relaxed) {
+            tracing::warn!(
+                target: "thalweg::accelerator",
+                device = ?self,
+                "attention is not fused, which takes more time and memory: {}",
+                error.message()
+            );
+        }
     }
 
     /// Compiles a program for it, or loads what an earlier process compiled.

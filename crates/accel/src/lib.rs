@@ -3,6 +3,7 @@
 //! `pjrt` calls plugins. An [`Accelerator`] is a device of a session: of a partition that is placed on it,
 //! `plan` makes regions; `compile` lowers a region for the shapes it meets, and `region` runs it.
 
+mod attention;
 mod cells;
 mod compile;
 mod control;

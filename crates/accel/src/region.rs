@@ -16,7 +16,7 @@ use thalweg_plan::Region;
 use thalweg_tensor::{Charge, DType, Error, Result, Tensor, bail, ensure, err};
 
 use crate::cells::Cells;
-use crate::compile::{ArgumentSource, LoweredRegion, Source, lower_region};
+use crate::compile::{ArgumentSource, LoweredRegion, Source, Target, lower_region};
 use crate::device::Accelerator;
 use crate::inputs::{Input, Inputs, Signature};
 use crate::memory::{Memory, memory_of};
@@ -291,27 +291,39 @@ impl State {
     }
 
     fn compile(&self, signature: &Signature, inputs: &Inputs) -> Result<Whole> {
-        let lowered = lower_region(
-            &self.region,
-            signature.inputs(),
-            &signature.variable_kinds(inputs),
-            &self.origin,
-            &self.device,
-        )?;
-        let executable = match lowered.num_results {
-            0 => None,
-            _ => {
-                tracing::debug!(
-                    target: "thalweg::accelerator",
-                    "compiling the region around {}:\n{}",
-                    self.name(),
-                    lowered.text
-                );
-                let compiled = self.device.compile(&lowered.text);
-                Some(compiled.map_err(|e| self.not_compiled(e))?)
-            }
+        let target = self.device.target();
+        let lower = |target: Target<'_>| {
+            lower_region(
+                &self.region,
+                signature.inputs(),
+                &signature.variable_kinds(inputs),
+                &self.origin,
+                target,
+            )
         };
-        Ok(Whole { lowered, executable })
+        let lowered = lower(target)?;
+        if lowered.num_results == 0 {
+            return Ok(Whole { lowered, executable: None });
+        }
+        let (lowered, executable) = match self.compile_text(&lowered.text) {
+            Err(e) if lowered.has_fused_attention => {
+                self.device.give_up_fused_attention(&e);
+                let lowered = lower(Target { fuses_attention: false, ..target })?;
+                let executable = self.compile_text(&lowered.text)?;
+                (lowered, executable)
+            }
+            compiled => (lowered, compiled?),
+        };
+        Ok(Whole { lowered, executable: Some(executable) })
+    }
+
+    fn compile_text(&self, text: &str) -> Result<Arc<Executable>> {
+        tracing::debug!(
+            target: "thalweg::accelerator",
+            "compiling the region around {}:\n{text}",
+            self.name()
+        );
+        self.device.compile(text).map_err(|e| self.not_compiled(e))
     }
 
     fn not_compiled(&self, error: Error) -> Error {

@@ -18,6 +18,7 @@
 //! the first mistake is kept and returned by [`Program::finish`], so that lowerings need no `?`.
 
 mod artifact;
+mod attention;
 mod constant;
 mod control;
 mod element;
@@ -31,6 +32,7 @@ mod value;
 mod window;
 
 pub use artifact::{Module, ModuleCall};
+pub use attention::Attention;
 pub use control::Block;
 pub use element::{dtype_of_element, element_type, is_supported};
 pub use elementwise::Comparison;

@@ -26,6 +26,7 @@ use std::panic::Location;
 use thalweg_api::{Any, Output, TensorType, on_behalf_of};
 use thalweg_tensor::{Error, err};
 
+use crate::view::cast_to;
 use crate::{Model, Phase};
 
 /// A layer: a function of one tensor, with variables.
@@ -149,7 +150,7 @@ pub enum Activation {
 impl Activation {
     /// The activation of `x`.
     #[track_caller]
-    pub fn of(self, x: &Output<f32>) -> Output<f32> {
+    pub fn of<T: TensorType>(self, x: &Output<T>) -> Output<T> {
         match self {
             Activation::Linear => x.clone(),
             Activation::Relu => x.relu(),
@@ -159,10 +160,35 @@ impl Activation {
             Activation::Swish => x * x.sigmoid(),
             Activation::Gelu => {
                 // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+                let number = |value: f32| -> Output<T> {
+                    let value = x.graph().constant(value);
+                    x.dtype().map_or_else(|| value.any(), |dtype| cast_to(&value, dtype)).typed()
+                };
                 let cube = x.square() * x;
                 let scale = (2.0 / std::f64::consts::PI).sqrt() as f32;
-                let gate = ((x + cube * 0.044_715) * scale).tanh() + 1.0;
-                x * (gate * 0.5)
+                let gate = ((x + cube * number(0.044_715)) * number(scale)).tanh() + number(1.0);
+                x * (gate * number(0.5))
+            }
+        }
+    }
+
+    /// The activation of `y` with a bias, in the dtype of the model's products.
+    pub(crate) fn with_bias(
+        self,
+        model: &Model,
+        y: &Output<f32>,
+        bias: Option<&Output<f32>>,
+    ) -> Output<f32> {
+        let of_floats = || self.of(&bias.map_or_else(|| y.clone(), |bias| y.bias_add(bias)));
+        match (model.compute, self, bias) {
+            // Probabilities are floats, and without work there is nothing to round.
+            (None, ..) | (_, Activation::Softmax, _) | (_, Activation::Linear, None) => of_floats(),
+            (Some(dtype), ..) => {
+                let mut y = cast_to(y, dtype);
+                if let Some(bias) = bias {
+                    y = y.bias_add(cast_to(bias, dtype));
+                }
+                self.of(&y).cast::<f32>()
             }
         }
     }

@@ -49,7 +49,7 @@ pub struct Model {
     /// How parameters of layers are partitioned; `None` for not at all.
     partitioner: Option<Partitioner>,
     /// The dtype of products in layers, if it is not float.
-    compute: Option<DType>,
+    pub(crate) compute: Option<DType>,
     /// How often each layer name was used in this view.
     names: Rc<RefCell<BTreeMap<String, u32>>>,
     shared: Arc<Mutex<Shared>>,
@@ -154,9 +154,9 @@ impl Model {
         Model { partitioner: Some(partitioner), ..self.clone() }
     }
 
-    /// The same model with products and convolutions of layers computed in this dtype, [`DType::Half`]
-    /// or [`DType::BFloat16`] (mixed precision). Variables, and what layers take and return, stay
-    /// float.
+    /// The same model with products and convolutions of layers, their biases and activations (but softmax)
+    /// computed in this dtype, [`DType::Half`] or [`DType::BFloat16`] (mixed precision). Variables, and what
+    /// layers take and return, stay float.
     #[must_use]
     pub fn mixed_precision(&self, dtype: DType) -> Model {
         Model { compute: Some(dtype), ..self.clone() }

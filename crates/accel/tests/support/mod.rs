@@ -4,10 +4,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use thalweg_accel::pjrt::{Client, OptionValue, Plugin};
-use thalweg_accel::{Accelerator, AcceleratorOptions};
+use thalweg_accel::{Accelerator, AcceleratorOptions, Choice, PluginChoice, open};
 use thalweg_kernel::{DeviceDescription, DeviceName, HostDevice, PhysicalDevice};
-use thalweg_plan::Choice;
 use thalweg_runtime::SessionOptions;
 
 #[path = "../../../../tests/support/skips.rs"]
@@ -31,9 +29,9 @@ pub(crate) fn accelerator_with(
         skips::skipped(test, "THALWEG_TEST_PJRT_PLUGIN names no plugin");
         return None;
     };
-    let plugin = Plugin::load(&path).unwrap();
-    let client = Client::create(&plugin, &[("cpu_device_count", OptionValue::Int(1))]).unwrap();
-    Some(Accelerator::new(client, 0, "XLA_CPU", options).unwrap())
+    // The tests name the device so, whatever the plugin is for.
+    let plugin = PluginChoice { path, device_type: Some("XLA_CPU".to_owned()), count: Some(1) };
+    open(&Choice::Plugin(plugin), options).unwrap().into_iter().next()
 }
 
 /// A session of a CPU and the accelerator.
@@ -43,6 +41,6 @@ pub(crate) fn options(accelerator: &Arc<Accelerator>) -> SessionOptions {
     let devices = vec![HostDevice::shared(cpu), accelerator.clone().named(name, 2)];
     let mut options = SessionOptions { devices, ..SessionOptions::default() };
     options.plan.allow_soft_placement = true;
-    options.plan.choice = Choice::First;
+    options.plan.choice = thalweg_plan::Choice::First;
     options
 }

@@ -120,11 +120,9 @@ impl Settings {
     }
 
     fn bias_and_activation(&self, layer: &Model, y: &Output<f32>) -> Output<f32> {
-        if !self.has_bias {
-            return self.activation.of(y);
-        }
-        let bias = layer.parameter("bias", &[self.filters], &Initializer::Zeros);
-        self.activation.of(&y.bias_add(&bias))
+        let bias =
+            self.has_bias.then(|| layer.parameter("bias", &[self.filters], &Initializer::Zeros));
+        self.activation.with_bias(layer, y, bias.as_ref())
     }
 }
 

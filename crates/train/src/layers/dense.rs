@@ -69,11 +69,10 @@ impl Layer for Dense {
         if self.l2 > 0.0 && layer.phase() == Phase::Training {
             layer.add_penalty(&layer.full_name("kernel"), &losses::l2(&weights, self.l2));
         }
-        let mut y = rows_times(&layer, &x.typed().within(&layer), &weights, self.units);
-        if self.has_bias {
-            y = y.bias_add(layer.parameter("bias", &[self.units], &Initializer::Zeros));
-        }
-        self.activation.of(&y)
+        let y = rows_times(&layer, &x.typed().within(&layer), &weights, self.units);
+        let bias =
+            self.has_bias.then(|| layer.parameter("bias", &[self.units], &Initializer::Zeros));
+        self.activation.with_bias(&layer, &y, bias.as_ref())
     }
 }
 
