@@ -388,10 +388,14 @@ impl<'a> Body<'a> {
         for name in spec.host_inputs {
             for i in node.input_range(name)? {
                 if !matches!(inputs[i], Operand::Host(_)) {
+                    let source = self.graph.node(node.inputs[i].node);
                     return Err(err!(
                         Unimplemented,
-                        "'{name}' of {} must be known when its region is compiled",
-                        node.op.name
+                        "'{name}' of {} must be known when its region is compiled, but '{}' ({}) \
+                         computes it in each step",
+                        node.op.name,
+                        source.name,
+                        source.op.name
                     ));
                 }
             }

@@ -49,6 +49,11 @@ impl Aliases {
         Aliases(found)
     }
 
+    /// Whether no output does.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether an output may carry a reference or an alias.
     pub fn contains(&self, output: Endpoint) -> bool {
         !self.0.is_empty() && self.0.contains(&output)

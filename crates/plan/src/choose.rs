@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 use thalweg_graph::{Graph, Node, NodeId};
 
 use crate::Target;
+use crate::aliases::{Aliases, forwarded_inputs};
 use crate::cost::tensor_bytes;
 use crate::groups::Groups;
 use crate::place::{Placement, Reason};
@@ -40,14 +41,37 @@ pub(crate) fn by_default(graph: &Graph, groups: &Groups<'_>, target: &Target<'_>
         })
     };
     let mut devices = vec![u32::MAX; graph.len()];
-    for id in graph.ids().filter(|id| !is_source(graph.node(*id))) {
+    let forwards = forwards_of_references(graph);
+    let mut is_left = vec![true; graph.len()];
+    forwards.iter().for_each(|id| is_left[id.index()] = false);
+    for id in graph.ids().filter(|id| is_left[id.index()] && !is_source(graph.node(*id))) {
         devices[id.index()] = choose(id, None, &mut reasons);
+    }
+    for &id in &forwards {
+        // On the reference's device it is the variable itself; a copy elsewhere would see no later update.
+        let source = graph.node(id).inputs.iter().map(|e| devices[e.node.index()]);
+        let preferred = source.min().filter(|&d| d != u32::MAX && is_near(d));
+        devices[id.index()] = choose(id, preferred, &mut reasons);
     }
     let agreed = device_of_readers(graph, &devices);
     for id in graph.ids().filter(|id| is_source(graph.node(*id))) {
         devices[id.index()] = choose(id, agreed[id.index()], &mut reasons);
     }
     Placement { devices, reasons, predicted: Vec::new() }
+}
+
+/// The nodes without a device constraint that may forward a reference, in topological order.
+fn forwards_of_references(graph: &Graph) -> Vec<NodeId> {
+    let aliases = Aliases::of(graph, []);
+    if aliases.is_empty() {
+        return Vec::new();
+    }
+    let forwards = |id: &NodeId| {
+        let node = graph.node(*id);
+        let forwarded = &node.inputs[..forwarded_inputs(node)];
+        node.device.is_empty() && forwarded.iter().any(|&e| aliases.contains(e))
+    };
+    graph.topological_order().into_iter().filter(forwards).collect()
 }
 
 /// Whether a node has no inputs and one output, which is not a reference.

@@ -107,9 +107,7 @@ impl<'a> Groups<'a> {
         // Nodes that name the same node are colocated even if it is not part of this step.
         let mut absent: FxHashMap<&str, NodeId> = FxHashMap::default();
         for id in graph.ids() {
-            let Some(AttrValue::List(list)) = graph.node(id).attrs.get("_class") else { continue };
-            let names = list.s.iter().filter_map(|s| s.strip_prefix(b"loc:@"));
-            for name in names.filter_map(|n| std::str::from_utf8(n).ok()) {
+            for name in colocation_classes(graph.node(id)) {
                 let other = graph.find(name).unwrap_or_else(|| *absent.entry(name).or_insert(id));
                 self.join(other, id, Cause::Class)?;
             }
@@ -237,6 +235,16 @@ impl<'a> Groups<'a> {
         };
         Err(e.at_node(&b.name))
     }
+}
+
+/// The names of the nodes with which the attr `_class` colocates this one.
+pub(crate) fn colocation_classes(node: &Node) -> impl Iterator<Item = &str> {
+    let classes = match node.attrs.get("_class") {
+        Some(AttrValue::List(list)) => &list.s[..],
+        _ => &[],
+    };
+    let names = classes.iter().filter_map(|class| class.strip_prefix(b"loc:@"));
+    names.filter_map(|name| std::str::from_utf8(name).ok())
 }
 
 /// The loops of a graph, and which of them are split over devices.

@@ -1,6 +1,6 @@
 //! State that stays on the CPU: variables with an op, anywhere in the client's graph, that no accelerator
-//! runs. A plan sees only the nodes of its step, and the first plan that has a variable decides where it
-//! lives.
+//! runs, or that such an op is colocated with. A plan sees only the nodes of its step, and the first plan that
+//! has a variable decides where it lives.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use thalweg_proto as pb;
 use thalweg_tensor::DType;
 
 use crate::Target;
+use crate::groups::colocation_classes;
 
 /// Names of nodes of state that no accelerator may have.
 pub(crate) type HostState = FxHashSet<Arc<str>>;
@@ -40,8 +41,30 @@ pub(crate) fn host_state(graph: &Graph, target: &Target<'_>) -> HostState {
                 found.insert(source.name.clone());
             }
         }
+        let runs_there =
+            || node.role().is_interpreted() || target.kernels.find(node, device_type).is_ok();
+        if colocation_classes(node).next().is_some() && !runs_there() {
+            found.extend(colocated_state(graph, node).map(|state| state.name.clone()));
+        }
     }
     found
+}
+
+/// The state that a node is colocated with by `_class`, by way of other nodes too.
+fn colocated_state<'g>(graph: &'g Graph, node: &'g Node) -> impl Iterator<Item = &'g Node> {
+    let mut seen: FxHashSet<&str> = FxHashSet::default();
+    let mut stack = vec![node];
+    std::iter::from_fn(move || {
+        while let Some(node) = stack.pop() {
+            if matches!(node.role(), Role::Variable | Role::VarHandle) {
+                return Some(node);
+            }
+            let names = colocation_classes(node).filter(|name| seen.insert(name));
+            let found = names.filter_map(|name| graph.find(name)).map(|id| graph.node(id));
+            stack.extend(found.collect::<Vec<_>>());
+        }
+        None
+    })
 }
 
 /// Whether input `i` of a node is the reference or handle itself.

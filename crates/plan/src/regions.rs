@@ -82,7 +82,8 @@ pub fn form_regions(
         // The graph has a cycle that is not a loop; the executor reports it.
         return Ok((graph, Vec::new()));
     }
-    let mut groups = Grouping::new(&graph, &members, &order)?.groups();
+    let mut is_known = known_by_shapes(&graph, &members, &order);
+    let mut groups = Grouping::new(&graph, &members, &order, &is_known)?.groups();
     for attempt in 1.. {
         let misplaced = misplaced(&graph, &members, &groups);
         if misplaced.is_empty() {
@@ -93,9 +94,12 @@ pub fn form_regions(
         let all = graph.ids().filter(is_left_out).collect();
         let left_out: Vec<NodeId> = if attempt < ATTEMPTS_MAX { misplaced } else { all };
         left_out.into_iter().for_each(|id| members[id.index()] = Member::Outside);
-        groups = Grouping::new(&graph, &members, &order)?.groups();
+        is_known = known_by_shapes(&graph, &members, &order);
+        groups = Grouping::new(&graph, &members, &order, &is_known)?.groups();
     }
-    Fusion { graph: &graph, members: &members, order: &order, handles: &handles }.fuse(groups)
+    let fusion =
+        Fusion { graph: &graph, members: &members, order: &order, handles: &handles, is_known };
+    fusion.fuse(groups)
 }
 
 /// Groups nodes into regions.
@@ -116,7 +120,12 @@ struct Grouping<'a> {
 }
 
 impl<'a> Grouping<'a> {
-    fn new(graph: &'a Graph, members: &'a [Member], order: &'a [NodeId]) -> Result<Self> {
+    fn new(
+        graph: &'a Graph,
+        members: &'a [Member],
+        order: &'a [NodeId],
+        is_known: &[bool],
+    ) -> Result<Self> {
         let mut grouping = Grouping {
             graph,
             members,
@@ -128,7 +137,7 @@ impl<'a> Grouping<'a> {
             barriers: FxHashMap::default(),
             num_sources: 0,
         };
-        grouping.find_barriers();
+        grouping.find_barriers(is_known);
         for &id in order {
             let member = &members[id.index()];
             if !member.is_inside() && !member.is_always_there() {
@@ -142,23 +151,10 @@ impl<'a> Grouping<'a> {
     }
 
     /// Finds outputs that must be known at compilation and are not.
-    fn find_barriers(&mut self) {
-        // Whether all outputs of a node follow from shapes and constants.
-        let mut is_known = vec![false; self.graph.len()];
+    fn find_barriers(&mut self, is_known: &[bool]) {
         for &id in self.order {
             let node = self.graph.node(id);
             let member = &self.members[id.index()];
-            is_known[id.index()] = match member {
-                Member::Constant { .. } => true,
-                Member::Neutral if node.role() == Role::Const => true,
-                Member::Lowered { reads_shapes: true, .. } => true,
-                Member::Lowered { .. } | Member::Neutral => {
-                    self.graph.is_pure(node)
-                        && !node.inputs.is_empty()
-                        && node.inputs.iter().all(|e| is_known[e.node.index()])
-                }
-                _ => false,
-            };
             for (i, e) in node.inputs.iter().enumerate() {
                 let is_open = self.members[e.node.index()].is_inside() && !is_known[e.node.index()];
                 if member.needs_static(i) && is_open {
@@ -267,15 +263,49 @@ impl<'a> Grouping<'a> {
     }
 }
 
+/// For each node, whether all its outputs follow from shapes and constants.
+fn known_by_shapes(graph: &Graph, members: &[Member], order: &[NodeId]) -> Vec<bool> {
+    let mut is_known = vec![false; graph.len()];
+    for &id in order {
+        let node = graph.node(id);
+        is_known[id.index()] = match &members[id.index()] {
+            Member::Constant { .. } => true,
+            Member::Neutral if node.role() == Role::Const => true,
+            Member::Lowered { reads_shapes: true, .. } => true,
+            Member::Lowered { .. } | Member::Neutral => {
+                graph.is_pure(node)
+                    && !node.inputs.is_empty()
+                    && node.inputs.iter().all(|e| is_known[e.node.index()])
+            }
+            _ => false,
+        };
+    }
+    is_known
+}
+
 /// Replaces groups of nodes by regions.
 struct Fusion<'a> {
     graph: &'a Graph,
     members: &'a [Member],
     order: &'a [NodeId],
     handles: &'a Handles,
+    /// For each node, whether its outputs follow from shapes and constants.
+    is_known: Vec<bool>,
 }
 
 impl Fusion<'_> {
+    /// Whether a node needs an input from another region when its own is compiled: to know a shape, or for
+    /// what follows from it.
+    fn needs_static(&self, id: NodeId, input: usize, e: Endpoint) -> bool {
+        let follows = self.is_known[id.index()] && self.is_shape_value(e.node);
+        self.members[id.index()].needs_static(input) || follows
+    }
+
+    /// Whether a region computes a node's outputs from shapes alone, and hands them on in host memory.
+    fn is_shape_value(&self, id: NodeId) -> bool {
+        self.is_known[id.index()] && self.members[id.index()].is_inside()
+    }
+
     fn fuse(&self, groups: Vec<Vec<NodeId>>) -> Result<(Graph, Vec<Region>)> {
         let is_worth_it = |group: &Vec<NodeId>| {
             group.iter().any(|id| matches!(self.members[id.index()], Member::Lowered { .. }))
@@ -309,7 +339,7 @@ impl Fusion<'_> {
                 if group_of[e.node.index()] == Some(number) {
                     continue;
                 }
-                let is_static = self.members[id.index()].needs_static(i);
+                let is_static = self.needs_static(id, i, *e);
                 let is_held = match &self.members[e.node.index()] {
                     Member::Constant { is_small } => *is_small || is_static,
                     _ => false,
@@ -360,7 +390,13 @@ impl Fusion<'_> {
             }
             // What both sides read is two outputs, so that the copy to the host is made once, and nobody
             // waits for it but those who read it there.
-            let is_host = |reader: &&NodeId| self.graph.node(**reader).role() == Role::Send;
+            let is_host = |reader: &&NodeId| {
+                let node = self.graph.node(**reader);
+                let mut inputs = node.inputs.iter().enumerate().filter(|(_, input)| **input == e);
+                node.role() == Role::Send
+                    || self.is_shape_value(id)
+                        && inputs.any(|(i, e)| self.needs_static(**reader, i, *e))
+            };
             for side in [false, true] {
                 if readers.iter().any(|reader| is_host(reader) == side) {
                     draft.outputs.push(e);
@@ -418,7 +454,8 @@ impl Fusion<'_> {
         let input = |(e, &is_static): (&Endpoint, &bool)| {
             let upload = uploads.iter().position(|shared| shared == e).filter(|_| !is_static);
             let upload = upload.map(|i| NodeId(first_upload + i as u32));
-            upload.map_or_else(|| endpoint(e, false), |node| Endpoint { node, index: 0 })
+            let is_on_host = is_static && moved.contains_key(&(*e, true));
+            upload.map_or_else(|| endpoint(e, is_on_host), |node| Endpoint { node, index: 0 })
         };
         let mut regions = Vec::with_capacity(drafts.len());
         for (number, draft) in drafts.into_iter().enumerate() {
