@@ -164,6 +164,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1),
                         help="cases at a time")
     parser.add_argument("--long", action="store_true", help="let cases that can take longer do so")
+    parser.add_argument("--except", action="append", default=[], metavar="NAME=REASON", dest="without",
+                        help="a case that is skipped, and why")
     parser.add_argument("--list", action="store_true", help="only print the names of the cases")
     parser.add_argument("names", nargs="*", help="parts of the names of cases to run")
     args = parser.parse_args()
@@ -176,14 +178,16 @@ def main():
     elif not args.server and not args.target and not args.list:
         parser.error("expected --server, --target or --tensorflow")
     sys.path.insert(0, str(HERE))
-    unknown = {*OURS_ALONE, *WAITING} - {name for name, _ in cases([])}
+    without = dict(case.split("=", 1) for case in args.without)
+    if args.tensorflow:
+        without.update(OURS_ALONE)
+    unknown = {*OURS_ALONE, *WAITING, *without} - {name for name, _ in cases([])}
     assert not unknown, f"there are no cases {unknown}"
     chosen = cases(args.names)
-    if args.tensorflow:
-        for name, _ in chosen:
-            if name in OURS_ALONE and not args.list:
-                print(f"skipped {name}: {OURS_ALONE[name]}", flush=True)
-        chosen = [c for c in chosen if c[0] not in OURS_ALONE]
+    for name, _ in chosen:
+        if name in without and not args.list:
+            print(f"skipped {name}: {without[name]}", flush=True)
+    chosen = [c for c in chosen if c[0] not in without]
     if args.list:
         print("\n".join(name for name, _ in chosen))
         return

@@ -288,8 +288,8 @@ impl<'a> Body<'a> {
                 InputKind::Buffer(_, shape) => self.set_shape(id, 0, shape.dims())?,
                 InputKind::Variable(position) => {
                     let variable = &variables[*position];
-                    let is_ref = self.graph.node(id).outputs[0].is_ref;
-                    if let (true, Some(shape)) = (is_ref, &variable.shape) {
+                    let is_handle = self.graph.node(id).outputs[0].dtype == DType::Resource;
+                    if let (false, Some(shape)) = (is_handle, &variable.shape) {
                         self.set_shape(id, 0, shape.dims())?;
                     }
                 }
@@ -355,7 +355,19 @@ impl<'a> Body<'a> {
                 let value = node.attrs().tensor("value", None)?;
                 return Ok(SmallVec::from_elem(Operand::Host(value), 1));
             }
-            Role::Identity => return Ok(inputs.into_iter().take(1).collect()),
+            Role::Identity => {
+                if let Some(Operand::Variable(position)) = inputs.first() {
+                    let variable = &self.variables[*position];
+                    let is_read = node.outputs[0].dtype != DType::Resource;
+                    ensure!(
+                        !is_read || variable.value.is_some(),
+                        FailedPrecondition,
+                        "Attempting to use uninitialized value {}",
+                        variable.name
+                    );
+                }
+                return Ok(inputs.into_iter().take(1).collect());
+            }
             Role::VarHandle => {
                 let handle = self.handles.get(&variable_name(node)?).cloned().flatten();
                 let handle = handle.ok_or_else(|| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use thalweg_kernel::{StepContext, Variable};
+use thalweg_kernel::{StepContext, Variable, VariableBuffer};
 use thalweg_tensor::{Code, DType, Error, ResourceHandle, Result, Shape, Tensor};
 
 use crate::compile::{InputKind, LoweredRegion, VariableKind};
@@ -75,6 +75,12 @@ impl Inputs {
             self.variables.push(variable);
         }
         Input::Variable(position)
+    }
+
+    /// The variable among the inputs whose value is in this buffer.
+    pub(crate) fn variable_of(&self, buffer: &Arc<VariableBuffer>) -> Option<Input> {
+        let has_it = |v: &Arc<Variable>| v.buffer().is_ok_and(|own| Arc::ptr_eq(&own, buffer));
+        self.variables.iter().position(has_it).map(Input::Variable)
     }
 
     /// The input that is a handle of a variable, which need not exist.

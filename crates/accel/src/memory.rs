@@ -23,6 +23,10 @@ impl DeviceMemory for Memory {
     fn len_bytes(&self) -> usize {
         self.buffer.len_bytes()
     }
+
+    fn read(&self) -> Result<Tensor> {
+        self.buffer.read()
+    }
 }
 
 impl Memory {

@@ -195,9 +195,20 @@ impl State {
 
     fn inputs(&self, call: &AsyncCall) -> Result<Inputs> {
         let mut inputs = Inputs::with_capacity(call.inputs.len());
+        for value in call.inputs.iter() {
+            if let Value::Ref(variable) = value {
+                inputs.variable(variable.clone());
+            }
+        }
         for (value, &is_static) in call.inputs.iter().zip(&self.region.is_static) {
             let input = match value {
                 Value::Ref(variable) => inputs.variable(variable.clone()),
+                // What the region does to the variable shows in its buffer.
+                Value::Alias(buffer) => match inputs.variable_of(buffer) {
+                    Some(variable) => variable,
+                    None if is_static => Input::Known(self.on_host(&buffer.snapshot())?),
+                    None => Input::Memory(self.on_device(&buffer.snapshot())?),
+                },
                 Value::Tensor(tensor) if tensor.dtype() == DType::Resource => {
                     let [handle] = tensor.resources()? else {
                         bail!(InvalidArgument, "expected one handle, got {}", tensor.shape());

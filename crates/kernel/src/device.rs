@@ -93,6 +93,11 @@ impl DeviceName {
     pub fn cpu(job: &str, task: u32, index: u32) -> DeviceName {
         DeviceName { job: job.into(), replica: 0, task, device_type: "CPU".into(), index }
     }
+
+    /// Whether both are devices of one task.
+    pub fn is_same_task(&self, other: &DeviceName) -> bool {
+        (&self.job, self.replica, self.task) == (&other.job, other.replica, other.task)
+    }
 }
 
 impl fmt::Display for DeviceName {

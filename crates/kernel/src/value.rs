@@ -53,6 +53,14 @@ impl Value {
         }
     }
 
+    /// The same in host memory, for another device.
+    pub fn without_alias_on_host(self) -> thalweg_tensor::Result<Value> {
+        match self {
+            Value::Alias(buffer) => buffer.snapshot().into_host().map(Value::Tensor),
+            other => Ok(other),
+        }
+    }
+
     /// The tensor, if it is one.
     #[inline]
     pub fn tensor(&self) -> Option<&Tensor> {

@@ -36,6 +36,7 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("CheckNumerics", "T" in [f16, bf16, f32, f64] => check_numerics),
         cpu_kernel!("CheckNumericsV2", "T" in [f16, bf16, f32, f64] => check_numerics_v2),
         KernelSpec { op: "RefIdentity", ..FORWARD_REF },
+        KernelSpec { op: "RefIdentity", create: FORWARD_REF.create, ..KernelSpec::ACCELERATOR },
         KernelSpec { op: "DebugGradientRefIdentity", ..FORWARD_REF },
         KernelSpec::lowering("IdentityN", |l| {
             (0..l.num_inputs()).try_for_each(|i| l.forward(i, i))

@@ -15,10 +15,7 @@ use crate::place::{Placement, Reason};
 pub(crate) fn by_default(graph: &Graph, groups: &Groups<'_>, target: &Target<'_>) -> Placement {
     let mut rank: Vec<u32> = (0..target.devices.len() as u32).collect();
     let names: Vec<String> = target.devices.iter().map(|d| d.name.to_string()).collect();
-    let is_near = |d: u32| {
-        let (own, client) = (&target.devices[d as usize].name, &target.devices[0].name);
-        (&own.job, own.replica, own.task) == (&client.job, client.replica, client.task)
-    };
+    let is_near = |d: u32| target.devices[d as usize].name.is_same_task(&target.devices[0].name);
     let is_accelerator = |d: u32| target.devices[d as usize].is_accelerator();
     rank.sort_by_key(|&d| (!(is_near(d) && is_accelerator(d)), d != 0, &names[d as usize]));
     let mut position = vec![0u32; rank.len()];

@@ -216,7 +216,10 @@ pub fn compile(graph: &Graph, step: &StepSignature, target: &Target<'_>) -> Resu
     if target.options.optimize {
         placed = optimize(placed, &mut placement, target.kernels).context(|| "optimize")?;
     }
-    if target.devices.len() > 1 && !step.is_partial {
+    // What is sent to another task when the partition has ended would come too late for a call of a partial
+    // run.
+    let is_near = |d: &DeviceDescription| d.name.is_same_task(&client.name);
+    if target.devices.len() > 1 && (!step.is_partial || target.devices.iter().all(is_near)) {
         placed = aliases::mark_fetches(placed)?;
     }
     let partitions = partition(placed, &placement, target).context(|| "partition")?;

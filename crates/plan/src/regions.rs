@@ -29,6 +29,7 @@ use thalweg_kernel::KernelRegistry;
 use thalweg_tensor::{Result, err};
 
 use crate::Frames;
+use crate::aliases::Aliases;
 use crate::region_members::{
     Handles, IN_PARTS, Member, Members, VariableName, has_lists, misplaced, with_handles,
 };
@@ -97,9 +98,9 @@ pub fn form_regions(
         is_known = known_by_shapes(&graph, &members, &order);
         groups = Grouping::new(&graph, &members, &order, &is_known)?.groups();
     }
-    let fusion =
-        Fusion { graph: &graph, members: &members, order: &order, handles: &handles, is_known };
-    fusion.fuse(groups)
+    let (graph, members, order, handles) = (&graph, &members, &order, &handles);
+    let aliases = Aliases::of(graph, []);
+    Fusion { graph, members, order, handles, is_known, aliases }.fuse(groups)
 }
 
 /// Groups nodes into regions.
@@ -291,6 +292,8 @@ struct Fusion<'a> {
     handles: &'a Handles,
     /// For each node, whether its outputs follow from shapes and constants.
     is_known: Vec<bool>,
+    /// The outputs that may be a variable's buffer.
+    aliases: Aliases,
 }
 
 impl Fusion<'_> {
@@ -369,6 +372,32 @@ impl Fusion<'_> {
         Ok(draft)
     }
 
+    /// What is outside of the group and `e` forwards, if `e` is a variable or its buffer: a region's output
+    /// would be a copy, which sees no later update.
+    fn forwarded_reference(
+        &self,
+        mut e: Endpoint,
+        number: u32,
+        group_of: &[Option<u32>],
+    ) -> Option<Endpoint> {
+        if !self.aliases.contains(e) {
+            return None;
+        }
+        while group_of[e.node.index()] == Some(number) {
+            let node = self.graph.node(e.node);
+            let first = match node.role() {
+                Role::Identity => 0,
+                _ if self.graph.output(e).is_ref => {
+                    let by_reference = node.op.inputs.iter().find(|arg| arg.is_ref)?;
+                    node.input_range(&by_reference.name).ok()?.start
+                }
+                _ => return None,
+            };
+            e = *node.inputs.get(first)?;
+        }
+        Some(e)
+    }
+
     fn find_outputs(
         &self,
         number: u32,
@@ -386,6 +415,10 @@ impl Fusion<'_> {
             let readers: SmallVec<[&NodeId; 4]> =
                 successors.after(id).iter().filter(reads).collect();
             if readers.is_empty() {
+                continue;
+            }
+            if let Some(source) = self.forwarded_reference(e, number, group_of) {
+                draft.forwarded.push((e, source));
                 continue;
             }
             // What both sides read is two outputs, so that the copy to the host is made once, and nobody
@@ -424,6 +457,7 @@ impl Fusion<'_> {
         let uploads = self.shared_receives(&drafts);
         let first_upload = kept.len() as u32;
         let first_region = first_upload + uploads.len() as u32;
+        let first_forward = first_region + drafts.len() as u32;
         // By whether the reader is on the host.
         let mut moved: FxHashMap<(Endpoint, bool), Endpoint> = FxHashMap::default();
         for (number, draft) in drafts.iter().enumerate() {
@@ -431,6 +465,14 @@ impl Fusion<'_> {
             for (index, (e, side)) in draft.outputs.iter().zip(&draft.is_read_on_host).enumerate() {
                 moved.insert((*e, *side), Endpoint { node, index: index as u32 });
             }
+        }
+        let forwarded = drafts.iter().zip(first_region..).flat_map(|(draft, region)| {
+            draft.forwarded.iter().map(move |&(e, source)| (e, source, NodeId(region)))
+        });
+        let forwarded: Vec<(Endpoint, Endpoint, NodeId)> = forwarded.collect();
+        for ((e, ..), node) in forwarded.iter().zip(first_forward..) {
+            let forward = Endpoint { node: NodeId(node), index: 0 };
+            moved.extend([((*e, false), forward), ((*e, true), forward)]);
         }
         let place = |id: NodeId| match group_of[id.index()] {
             Some(number) => NodeId(first_region + number),
@@ -468,7 +510,24 @@ impl Fusion<'_> {
             nodes.push(node);
             regions.push(self.region(draft, id)?);
         }
+        for (e, source, region) in forwarded {
+            nodes.push(self.forward_node(e, endpoint(&source, false), region)?);
+        }
         Ok((Graph::from_nodes(self.graph, nodes), regions))
+    }
+
+    /// An identity that forwards a variable or its buffer when the region has run.
+    fn forward_node(&self, e: Endpoint, source: Endpoint, region: NodeId) -> Result<Node> {
+        let (old, output) = (self.graph.node(e.node), self.graph.output(e));
+        let op = if output.is_ref { "RefIdentity" } else { "Identity" };
+        let op = self.graph.registry().get(op)?.clone();
+        let mut node = Node::bare(format!("{}/forwarded_{}", old.name, e.index), op);
+        node.device = old.device.clone();
+        node.attrs.set("T", output.dtype.into_attr());
+        node.inputs.push(source);
+        node.control_inputs.push(region);
+        node.outputs.push(output.clone());
+        Ok(node)
     }
 
     /// Constants that only regions read, all of which hold them.
@@ -491,7 +550,7 @@ impl Fusion<'_> {
             number_attr: None,
             is_ref,
         };
-        let is_ref = |e: &Endpoint| self.graph.output(*e).is_ref;
+        let is_ref = |e: &Endpoint| self.graph.output(*e).is_ref || self.aliases.contains(*e);
         let inputs = draft.inputs.iter().enumerate();
         let outputs = draft.outputs.iter().enumerate();
         let base = self.graph.registry().get("NoOp")?;
@@ -615,6 +674,8 @@ struct Draft {
     controls: Vec<NodeId>,
     outputs: Vec<Endpoint>,
     is_read_on_host: Vec<bool>,
+    /// Outputs of nodes that are a variable or its buffer, and from where outside they have it.
+    forwarded: Vec<(Endpoint, Endpoint)>,
 }
 
 impl Draft {

@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 
 use crate::derived::Derived;
 use crate::object::{ResourceHandle, VariantValue};
-use crate::{Budget, DType, Result, Shape, recycle};
+use crate::{Budget, DType, Result, Shape, Tensor, recycle};
 
 pub(crate) const BLOCK_ALIGN: usize = 64;
 pub(crate) const HEADER_BYTES: usize = size_of::<Block>();
@@ -97,6 +97,8 @@ pub trait DeviceMemory: Any + Send + Sync {
     fn space(&self) -> &str;
     /// Size in bytes.
     fn len_bytes(&self) -> usize;
+    /// A copy in host memory. Blocks until the device has computed the elements.
+    fn read(&self) -> Result<Tensor>;
 }
 
 /// A reference to a block.

@@ -302,6 +302,15 @@ impl Tensor {
         }
     }
 
+    /// The tensor, or a copy of it in host memory if host code cannot read it. Blocks until the device has
+    /// computed the elements.
+    pub fn into_host(self) -> Result<Tensor> {
+        match self.device_memory() {
+            Some(memory) => memory.read(),
+            None => Ok(self),
+        }
+    }
+
     /// Address of the elements, if host code can read them as memory.
     #[inline]
     pub(crate) fn host_data(&self) -> Result<*mut u8> {

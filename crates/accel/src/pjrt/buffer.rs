@@ -174,6 +174,10 @@ impl DeviceMemory for Buffer {
     fn len_bytes(&self) -> usize {
         self.size_bytes()
     }
+
+    fn read(&self) -> Result<Tensor> {
+        Buffer::read(self)
+    }
 }
 
 impl fmt::Debug for Buffer {

@@ -197,7 +197,7 @@ impl StepState {
         match std::mem::take(unsafe { &mut *self.fetches[i].0.get() }) {
             Value::Tensor(tensor) => Ok(tensor),
             // All updates of the step are done.
-            Value::Alias(buffer) => Ok(buffer.snapshot()),
+            Value::Alias(buffer) => buffer.snapshot().into_host(),
             Value::Dead => bail!(InvalidArgument, "Retval[{i}] does not have value"),
             // A loop's fetch has no value if no value reached it.
             _ if self.exec.framed.is_some() => {

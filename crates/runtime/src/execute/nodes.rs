@@ -128,9 +128,10 @@ impl StepState {
     /// reference refers to, and a copy where the op reads other memory.
     #[cold]
     pub(super) fn prepare(&self, input: Input, value: &mut Value) -> Result<()> {
-        let keeps_alias = input.takes == Takes::Alias && input.transfer == Transfer::None;
+        // The host copies from the buffer when it reads it.
+        let keeps_alias = input.takes == Takes::Alias && input.transfer != Transfer::ToDevice;
         match value {
-            Value::Ref(_) if input.takes == Takes::Ref => {}
+            Value::Ref(_) | Value::Alias(_) if input.takes == Takes::Ref => {}
             Value::Ref(variable) if keeps_alias => *value = Value::Alias(variable.buffer()?),
             Value::Ref(variable) => *value = Value::Tensor(variable.read()?),
             Value::Alias(buffer) if !keeps_alias => *value = Value::Tensor(buffer.snapshot()),
@@ -469,10 +470,11 @@ impl Pending {
     /// Ends a `_Recv`. Only the readers of one that fetches an alias expect an alias.
     fn received(self, result: Result<Value>) {
         let node = &self.state.exec.graph.nodes()[self.ready.node() as usize];
-        let outputs = result.map(|value| match value {
-            Value::Alias(_) if !fetches_alias(node) => smallvec::smallvec![value.without_alias()],
-            other => smallvec::smallvec![other],
+        let outputs = result.and_then(|value| match value {
+            Value::Alias(_) if !fetches_alias(node) => value.without_alias_on_host(),
+            other => Ok(other),
         });
+        let outputs = outputs.map(|value| smallvec::smallvec![value]);
         self.finish(outputs);
     }
 

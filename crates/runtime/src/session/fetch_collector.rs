@@ -77,10 +77,11 @@ impl<R: Send + 'static> FetchCollector<R> {
         let report = state.report.take();
         drop(state);
         // An alias gives the variable's value with the updates that the call waited for.
-        let tensor = |fetch: Option<Value>| match fetch.map(Value::without_alias) {
-            Some(Value::Tensor(tensor)) => Ok(tensor),
-            _ => bail!(Internal, "a fetch was not produced"),
-        };
+        let tensor =
+            |fetch: Option<Value>| match fetch.map(Value::without_alias_on_host).transpose()? {
+                Some(Value::Tensor(tensor)) => Ok(tensor),
+                _ => bail!(Internal, "a fetch was not produced"),
+            };
         let tensors = |()| fetches.into_iter().map(tensor).collect::<Result<Vec<Tensor>>>();
         done(result.and_then(tensors).map(|tensors| (tensors, report)));
     }

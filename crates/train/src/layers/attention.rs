@@ -58,8 +58,12 @@ impl Layer for MultiHeadAttention {
         let mut scores = scores * (1.0 / (width as f64).sqrt()) as f32;
         if self.is_causal {
             // A large negative number above the diagonal: softmax gives these scores no weight.
-            let time: Output<i32> =
-                NewOp::new(&layer, "StridedSlice").input(&sizes).input([1]).input([2]).input([1]).output();
+            let time: Output<i32> = NewOp::new(&layer, "StridedSlice")
+                .input(&sizes)
+                .input([1])
+                .input([2])
+                .input([1])
+                .output();
             let square = concat(&[&time, &time], 0);
             let ones: Output<f32> = NewOp::new(&layer, "Fill").input(&square).input(1f32).output();
             let band = NewOp::new(&layer, "MatrixBandPart").input(&ones);
