@@ -81,6 +81,35 @@ fn towers_on_several_devices_train_one_net() {
     assert!(cpu[29] < 0.7 * cpu[0], "{cpu:?}");
 }
 
+/// The losses of a worker whose variables are on a parameter server: 1,000 steps of gradient descent.
+fn losses_with_a_parameter_server(worker: &[Arc<dyn PhysicalDevice>]) -> Vec<f32> {
+    let cluster = Cluster::local_on(1, 1, worker, registry()).unwrap();
+    let model = cluster.place(Model::new().seed(5), 0).unwrap();
+    let (images, labels) = mnist::inputs(&model);
+    let loss = losses::softmax_cross_entropy(&net().apply(&model, &images), &labels);
+    let train = Sgd::new(0.1).minimize(&loss);
+    let session = model.session_on(&cluster.target(0).unwrap()).unwrap();
+    let step = session.prepare((&images, &labels), &loss, &[&train]).unwrap();
+    let digits = mnist::train().unwrap();
+    let mut rng = Rng::new(1);
+    (0..1000).map(|_| step.run(digits.random_batch(&mut rng, 32).unwrap()).unwrap()).collect()
+}
+
+#[test]
+fn a_thousand_steps_with_a_parameter_server_end_with_the_loss_of_a_cpu() {
+    let test = "a_thousand_steps_with_a_parameter_server_end_with_the_loss_of_a_cpu";
+    let Some(gpus) = gpus(test, 1) else { return };
+    let wanted = losses_with_a_parameter_server(&[]);
+    let got = losses_with_a_parameter_server(&physical(&gpus));
+    assert!(gpus[0].counts().1 >= 1000, "the worker's device ran {} programs", gpus[0].counts().1);
+    for (step, (got, wanted)) in got.iter().zip(&wanted).enumerate() {
+        assert!((got - wanted).abs() < 1e-3, "step {step}: {got}, on a CPU {wanted}");
+    }
+    let mean = |losses: &[f32]| losses.iter().sum::<f32>() / losses.len() as f32;
+    assert!(mean(&wanted[950..]) < 0.5 * mean(&wanted[..50]), "it learnt nothing");
+    println!("after 1,000 steps {:.6}, on a CPU {:.6}", got[999], wanted[999]);
+}
+
 #[test]
 fn workers_of_a_local_cluster_share_accelerators() {
     let Some(gpus) = gpus("workers_of_a_local_cluster_share_accelerators", 2) else { return };

@@ -24,11 +24,13 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 # Packages whose versions belong to the numbers.
 PACKAGES = ["torch", "torchvision", "triton", "jax-cuda13-pjrt", "jax-cuda12-pjrt", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12"]
-# Row: ways in which PyTorch runs it, whether 32-bit products may be rounded, steps of a round.
+# Row: ways in which PyTorch runs it, whether 32-bit products may be rounded, steps of a round. What is before a hyphen
+# names the model.
 ROWS = {
     "null": (["eager", "graph"], False, 2000),
     "mlp": (["eager", "graph"], False, 1000),
     "lstm": (["eager"], False, 100),
+    "lstm-tf32": (["eager"], True, 100),
     "resnet50": (["eager"], True, 12),
     "gpt2": (["eager", "compiled"], True, 12),
 }
@@ -82,12 +84,13 @@ def sides_of(row, args):
     is_fast = {"full": False, "fast": True, None: is_fast}[args.precision]
     flags = ["--fast"] if is_fast else []
     size = "/small" if args.small else ""
+    model = f"gpu/{row.split('-')[0]}"
     ours = [args.binary, *flags]
-    sides = [("thalweg", f"gpu/{row}{size}", ours)]
+    sides = [("thalweg", f"{model}{size}", ours)]
     if row != "null" and args.graphs:
-        sides.append(("thalweg-tf", f"gpu/{row}/tf{size}", [*ours, "--graphs", args.graphs]))
+        sides.append(("thalweg-tf", f"{model}/tf{size}", [*ours, "--graphs", args.graphs]))
     torch = [sys.executable, str(HERE / "torch_peer.py"), *flags]
-    sides += [(f"torch-{way}", f"gpu/{row}{size}/{way}", torch) for way in ways]
+    sides += [(f"torch-{way}", f"{model}{size}/{way}", torch) for way in ways]
     return [side for side in sides if any(side[0].startswith(asked) for asked in args.sides.split(","))]
 
 

@@ -300,6 +300,10 @@ impl Accelerator {
     /// How programs are compiled for it.
     fn compile_options(&self) -> CompileOptions {
         let mut options = CompileOptions { device: self.ordinal, ..CompileOptions::default() };
+        // The result of each operation is rounded to its dtype, as TensorFlow's kernels do; values that are kept
+        // for the gradient take no more memory than they need.
+        let rounds = ("xla_allow_excess_precision".to_owned(), OptionValue::Bool(false));
+        options.overrides.push(rounds);
         if is_cpu(&self.client) {
             // NaN is the greatest and the least number, as in TensorFlow.
             let precise = ("xla_cpu_enable_fast_min_max".to_owned(), OptionValue::Bool(false));

@@ -4,9 +4,10 @@ use crate::model::concat;
 use thalweg_api::{Any, NewOp, Output};
 use thalweg_tensor::err;
 
-use super::{Dense, Layer};
-use crate::Model;
+use super::dense::rows_times;
+use super::{Activation, Dense, Layer};
 use crate::model::in_compute_dtype;
+use crate::{Initializer, Model};
 
 /// Multi-head self-attention over a tensor `[batch, time, features]`.
 #[derive(Clone, Copy, Debug)]
@@ -49,9 +50,8 @@ impl Layer for MultiHeadAttention {
             .input([1])
             .output();
         let apart = concat(&[&leading, &layer.constant([heads as i32, width as i32])], 0);
-        let [query, key, value] = [(); 3].map(|()| {
-            Dense::new(features).apply(&layer, &x).reshape(&apart).transpose([0, 2, 1, 3])
-        });
+        let [query, key, value] = projections(&layer, &x, features)
+            .map(|projection| projection.reshape(&apart).transpose([0, 2, 1, 3]));
         let scores = in_compute_dtype(&layer, (&query, &key), |query, key| {
             NewOp::new(&layer, "BatchMatMulV2").input(query).input(key).attr("adj_y", true).output()
         });
@@ -77,4 +77,22 @@ impl Layer for MultiHeadAttention {
         let ensure = NewOp::new(&layer, "EnsureShape").input(&together).attr("shape", &x.shape());
         Dense::new(features).apply(&layer, &ensure.output::<f32>())
     }
+}
+
+/// Queries, keys and values, by one product with the kernels of three dense layers.
+fn projections(layer: &Model, x: &Output<f32>, features: usize) -> [Output<f32>; 3] {
+    let (kernels, biases): (Vec<Output<f32>>, Vec<Output<f32>>) = (0..3)
+        .map(|_| {
+            let dense = layer.layer("dense");
+            let kernel =
+                dense.parameter("kernel", &[features, features], &Initializer::GlorotUniform);
+            (kernel, dense.parameter("bias", &[features], &Initializer::Zeros))
+        })
+        .unzip();
+    let kernel = concat(&kernels.iter().collect::<Vec<_>>(), 1);
+    let bias = concat(&biases.iter().collect::<Vec<_>>(), 0);
+    let y = rows_times(layer, x, &kernel, 3 * features);
+    let y = Activation::Linear.with_bias(layer, &y, Some(&bias));
+    let built = NewOp::new(layer, "Split").input(-1i32).input(&y).attr("num_split", 3i64).build();
+    [0, 1, 2].map(|i| built.output(i))
 }
