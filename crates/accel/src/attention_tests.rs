@@ -41,7 +41,7 @@ fn lowered(
         body,
         is_static: vec![false; 4],
         is_read_on_host: vec![false; outputs.len()],
-        outputs: outputs.iter().map(|&output| output.into()).collect(),
+        outputs,
         handles: BTreeMap::new(),
         parts: None,
     };

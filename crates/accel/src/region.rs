@@ -195,7 +195,7 @@ impl State {
 
     fn inputs(&self, call: &AsyncCall) -> Result<Inputs> {
         let mut inputs = Inputs::with_capacity(call.inputs.len());
-        for value in call.inputs.iter() {
+        for value in &call.inputs {
             if let Value::Ref(variable) = value {
                 inputs.variable(variable.clone());
             }

@@ -84,8 +84,9 @@ const OP_BLIND: &[&str] = &["plan", "runtime"];
 /// Crates that rewrite and run graphs: they recognise ops by their roles.
 const ROLE_BASED: &[&str] = &["graph", "plan", "runtime", "cluster"];
 
-/// Ops besides the structural ones of which `plan` makes nodes: floats narrowed for a transfer.
-const MADE_BY_PLAN: &[&str] = &["Cast"];
+/// Ops besides the structural ones of which `plan` makes nodes: floats narrowed for a transfer, references that
+/// go on behind a region.
+const MADE_BY_PLAN: &[&str] = &["Cast", "RefIdentity"];
 
 const LINES_MAX: usize = 600;
 
