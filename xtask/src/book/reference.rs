@@ -23,6 +23,7 @@ const NO_VARIABLES: &[&str] = &[
     "FAILED_PRECONDITION",
     "INVALID_ARGUMENT",
     "NOT_FOUND",
+    "NO_MASK",
     "NO_TRANSPOSE",
     "OUT_DIR",
     "OUT_OF_RANGE",
