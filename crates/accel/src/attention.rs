@@ -118,6 +118,7 @@ impl Body<'_> {
         let (allowed, is_causal) = mask_of(&steps, scale, lengths)?;
         let attention = Attention { scale: scale.into(), is_causal };
         let is_supported = v_value.dims() == k_value.dims()
+            && v_value.dtype() == q_value.dtype()
             && attention.is_supported(
                 self.program,
                 v_value.dtype(),
@@ -272,6 +273,10 @@ impl Body<'_> {
             ("Sub", &[x, y]) => Some((Step::Add(self.known_mask(y, 0)?, -1.0), x)),
             ("Select" | "SelectV2", &[condition, x, y]) => {
                 let condition = self.known_mask(condition, 0)?;
+                // The vector of a `Select` chooses rows of the first dimension.
+                if op == "Select" && condition.rank() == 1 {
+                    return None;
+                }
                 let (keeps, other, next) = match self.known_mask(y, 0) {
                     Some(other) => (true, other, x),
                     None => (false, self.known_mask(x, 0)?, y),

@@ -224,34 +224,32 @@ fn other_graphs_are_left_alone() {
             },
             (0, 0),
         ),
-        (
-            "an adjoint that changes on its way",
-            |s, args| {
-                // The adjoint of the scores, but scaled twice.
-                let logits = scores(s, args);
-                let weights = add(s, "Softmax", &[logits]);
-                let narrow = s.cast(weights, DType::BFloat16).unwrap();
-                let output = product(s, narrow, args[2], false);
-                let adjoint = product(s, args[3], args[2], true);
-                let adjoint = s.cast(adjoint, DType::Float).unwrap();
-                let weighted = add(s, "Mul", &[adjoint, weights]);
-                let last = s.constant(&Tensor::vector(&[-1i32]).unwrap()).unwrap();
-                let sum = s.op("Sum").inputs(&[weighted, last]).attr("keep_dims", true);
-                let sum = sum.build().unwrap();
-                let centred = add(s, "Sub", &[adjoint, sum]);
-                let centred = add(s, "Mul", &[centred, weights]);
-                let half = number(s, 0.5);
-                let centred = add(s, "Mul", &[centred, half]);
-                let centred = s.cast(centred, DType::BFloat16).unwrap();
-                vec![output, product(s, centred, args[1], false)]
-            },
-            (1, 0),
-        ),
+        ("an adjoint that changes on its way", attention_with_adjoint_scaled_twice, (1, 0)),
     ];
     for (what, build, expected) in cases {
         let text = text(DType::BFloat16, build);
         assert_eq!(calls(&text), expected, "{what}: {text}");
     }
+}
+
+/// Attention, and the adjoint of k for scores whose adjoint is scaled twice.
+fn attention_with_adjoint_scaled_twice(s: &mut Scope, args: [Output; 4]) -> Vec<Output> {
+    let logits = scores(s, args);
+    let weights = add(s, "Softmax", &[logits]);
+    let narrow = s.cast(weights, DType::BFloat16).unwrap();
+    let output = product(s, narrow, args[2], false);
+    let adjoint = product(s, args[3], args[2], true);
+    let adjoint = s.cast(adjoint, DType::Float).unwrap();
+    let weighted = add(s, "Mul", &[adjoint, weights]);
+    let last = s.constant(&Tensor::vector(&[-1i32]).unwrap()).unwrap();
+    let sum = s.op("Sum").inputs(&[weighted, last]).attr("keep_dims", true);
+    let sum = sum.build().unwrap();
+    let centred = add(s, "Sub", &[adjoint, sum]);
+    let centred = add(s, "Mul", &[centred, weights]);
+    let half = number(s, 0.5);
+    let centred = add(s, "Mul", &[centred, half]);
+    let centred = s.cast(centred, DType::BFloat16).unwrap();
+    vec![output, product(s, centred, args[1], false)]
 }
 
 #[test]

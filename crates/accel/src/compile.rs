@@ -1,6 +1,6 @@
 //! Compilation of a region for inputs of certain shapes: from nodes to the text of a program.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -10,10 +10,11 @@ use thalweg_kernel::{
     KernelOrigin, KernelRegistry, Lowering, MakeWords, Operand, RegionVariable, StepWords, Value,
 };
 use thalweg_plan::{Evaluator, Region, VariableName, variable_name};
-use thalweg_tensor::{Context, DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::attention::Attentions;
 use crate::device::Precision;
+use crate::results::finish;
 use crate::trips::EVALUATIONS_MAX;
 
 /// Most bytes of inputs and outputs of a node that is evaluated on the host.
@@ -144,16 +145,7 @@ pub(crate) fn lower_region(
         .collect();
     let mut operands = vec![Operands::new(); region.body.len()];
     for (i, input) in inputs.iter().enumerate() {
-        let operand = match input {
-            InputKind::Known(tensor) => Operand::Host(tensor.clone()),
-            InputKind::Variable(position) => Operand::Variable(*position),
-            InputKind::Buffer(..) => {
-                let position = sources.iter().position(|s| *s == ArgumentSource::Input(i));
-                let position = position.ok_or_else(|| err!(Internal, "input {i} is missing"))?;
-                Operand::Value(values[position].clone())
-            }
-        };
-        operands[i] = SmallVec::from_elem(operand, 1);
+        operands[i] = SmallVec::from_elem(input_operand(i, input, &sources, &values)?, 1);
     }
     for (source, value) in sources.iter().zip(&values) {
         if let ArgumentSource::Variable(position) = source {
@@ -217,6 +209,24 @@ fn arguments_of(
     });
     let words = (ArgumentSource::StepWords, Argument::new(DType::UInt64, &[num_words]));
     of_inputs.chain(of_variables).chain((num_words > 0).then_some(words)).unzip()
+}
+
+/// Input `i` of a region as an operand; `values` are the program's arguments, which come from `sources`.
+fn input_operand(
+    i: usize,
+    input: &InputKind,
+    sources: &[ArgumentSource],
+    values: &[thalweg_hlo::Value],
+) -> Result<Operand> {
+    Ok(match input {
+        InputKind::Known(tensor) => Operand::Host(tensor.clone()),
+        InputKind::Variable(position) => Operand::Variable(*position),
+        InputKind::Buffer(..) => {
+            let position = sources.iter().position(|s| *s == ArgumentSource::Input(i));
+            let position = position.ok_or_else(|| err!(Internal, "input {i} is missing"))?;
+            Operand::Value(values[position].clone())
+        }
+    })
 }
 
 /// The nodes of a region, or of a function that it calls, while they are lowered.
@@ -356,15 +366,10 @@ impl<'a> Body<'a> {
                 return Ok(SmallVec::from_elem(Operand::Host(value), 1));
             }
             Role::Identity => {
-                if let Some(Operand::Variable(position)) = inputs.first() {
-                    let variable = &self.variables[*position];
-                    let is_read = node.outputs[0].dtype != DType::Resource;
-                    ensure!(
-                        !is_read || variable.value.is_some(),
-                        FailedPrecondition,
-                        "Attempting to use uninitialized value {}",
-                        variable.name
-                    );
+                if let Some(Operand::Variable(position)) = inputs.first()
+                    && node.outputs[0].dtype != DType::Resource
+                {
+                    initialized(&self.variables[*position])?;
                 }
                 return Ok(inputs.into_iter().take(1).collect());
             }
@@ -397,21 +402,7 @@ impl<'a> Body<'a> {
             return Ok(SmallVec::from_elem(Operand::Value(value), 1));
         }
         let node = self.graph.node(id);
-        for name in spec.host_inputs {
-            for i in node.input_range(name)? {
-                if !matches!(inputs[i], Operand::Host(_)) {
-                    let source = self.graph.node(node.inputs[i].node);
-                    return Err(err!(
-                        Unimplemented,
-                        "'{name}' of {} must be known when its region is compiled, but '{}' ({}) \
-                         computes it in each step",
-                        node.op.name,
-                        source.name,
-                        source.op.name
-                    ));
-                }
-            }
-        }
+        self.check_host_inputs(node, spec.host_inputs, &inputs)?;
         if node.attrs.iter().any(|(_, value)| !value.functions().is_empty()) {
             return self.lower_with_functions(&node.clone(), &inputs, lower);
         }
@@ -419,6 +410,31 @@ impl<'a> Body<'a> {
             .with_step_words(self.origin, &mut self.step_words);
         lower(&mut lowering)?;
         lowering.finish().map(SmallVec::from_vec)
+    }
+
+    /// Fails if an input that the lowering of a node reads on the host is not known.
+    fn check_host_inputs(
+        &self,
+        node: &Node,
+        host_inputs: &[&str],
+        inputs: &[Operand],
+    ) -> Result<()> {
+        for name in host_inputs {
+            for i in node.input_range(name)? {
+                if !matches!(inputs[i], Operand::Host(_)) {
+                    let source = self.graph.node(node.inputs[i].node);
+                    bail!(
+                        Unimplemented,
+                        "'{name}' of {} must be known when its region is compiled, but '{}' ({}) \
+                         computes it in each step",
+                        node.op.name,
+                        source.name,
+                        source.op.name
+                    );
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn operand(&self, e: Endpoint) -> Operand {
@@ -461,88 +477,9 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Collects the results, and makes the text.
-fn finish(
-    region: &Region,
-    mut program: Program,
-    (arguments, values): (Vec<ArgumentSource>, &[thalweg_hlo::Value]),
-    operands: &[Operands],
-    variables: &[RegionVariable],
-) -> Result<LoweredRegion> {
-    let mut results: Vec<thalweg_hlo::Value> = Vec::new();
-    let mut source = |value: &thalweg_hlo::Value| match program.argument_index(value) {
-        Some(index) => Source::Argument(index),
-        None => {
-            results.push(value.clone());
-            Source::Result(results.len() - 1)
-        }
-    };
-    let current = |position: usize| {
-        let variable = &variables[position];
-        variable.value.as_ref().ok_or_else(|| {
-            err!(FailedPrecondition, "Attempting to use uninitialized value {}", variable.name)
-        })
-    };
-    let mut outputs: Vec<Source> = Vec::with_capacity(region.outputs.len());
-    for (i, e) in region.outputs.iter().enumerate() {
-        // What the host and the device read are two outputs of one value.
-        if let Some(same) = region.outputs[..i].iter().position(|other| other == e) {
-            outputs.push(outputs[same].clone());
-            continue;
-        }
-        outputs.push(match &operands[e.node.index()][e.index as usize] {
-            Operand::Value(value) => source(value),
-            Operand::Host(tensor) => Source::Known(tensor.clone()),
-            Operand::Variable(position) => {
-                source(current(*position).context(|| &*region.body.node(e.node).name)?)
-            }
-            Operand::List(_) => bail!(Internal, "a list leaves a region"),
-            Operand::Unread(_) => bail!(Unimplemented, "a value that no branch computes is read"),
-        });
-    }
-    let mut assigned: BTreeMap<usize, Source> = BTreeMap::new();
-    for (position, variable) in variables.iter().enumerate() {
-        if let (true, Some(value)) = (variable.is_assigned, &variable.value) {
-            assigned.insert(position, source(value));
-        }
-    }
-    let argument = |source: &Source| match source {
-        Source::Argument(index) => Some(*index),
-        Source::Result(_) | Source::Known(_) => None,
-    };
-    let bytes_of = |value: &thalweg_hlo::Value| value.num_elements() * value.dtype().size();
-    let result_bytes: Vec<usize> = results.iter().map(bytes_of).collect();
-    // What goes on as it came, such as a value read before it is updated, needs its memory.
-    let forwarded: BTreeSet<usize> =
-        outputs.iter().chain(assigned.values()).filter_map(argument).collect();
-    let mut is_donated = vec![false; arguments.len()];
-    let mut donors = vec![None; results.len()];
-    for (index, argument) in arguments.iter().enumerate() {
-        if let ArgumentSource::Variable(position) = argument
-            && let Some(Source::Result(result)) = assigned.get(position)
-            && !forwarded.contains(&index)
-            // A value of another size is replaced after the locks are released, and may be read until then.
-            && values.get(index).map(bytes_of) == Some(result_bytes[*result])
-        {
-            program.donate(index);
-            is_donated[index] = true;
-            donors[*result] = Some(index);
-        }
-    }
-    let num_results = results.len();
-    let text = program.finish(&results)?;
-    let assigned = assigned.into_iter().collect();
-    Ok(LoweredRegion {
-        text,
-        arguments,
-        num_results,
-        outputs,
-        is_donated,
-        result_bytes,
-        donors,
-        assigned,
-        word_makers: Vec::new(),
-        num_words: 0,
-        has_fused_attention: false,
+/// The value of a variable, which must have one.
+pub(crate) fn initialized(variable: &RegionVariable) -> Result<&thalweg_hlo::Value> {
+    variable.value.as_ref().ok_or_else(|| {
+        err!(FailedPrecondition, "Attempting to use uninitialized value {}", variable.name)
     })
 }

@@ -186,6 +186,21 @@ impl Body<'_> {
             let variables = mem::replace(&mut self.variables, before.clone());
             sides.push(Side { block, results, variables, returned: Vec::new() });
         }
+        let joined = self.join_results(&mut sides)?;
+        let assigned = return_assigned(&before, &mut sides)?;
+        for side in &sides[1..] {
+            check_types(&sides[0].returned, &side.returned, "branches of different shapes")?;
+        }
+        let mut results = conditional(program, selector, sides)?;
+        let of_variables = results.split_off(results.len() - assigned.len());
+        for (position, value) in assigned.into_iter().zip(of_variables) {
+            self.assign(position, value);
+        }
+        Ok(joined.into_iter().map(|joined| joined.operand(&results)).collect())
+    }
+
+    /// Joins the results of the branches, and lets each branch return the values of those that differ.
+    fn join_results(&self, sides: &mut [Side]) -> Result<Vec<Joined>> {
         let num_results = sides[0].results.len();
         ensure!(
             sides.iter().all(|side| side.results.len() == num_results),
@@ -194,61 +209,20 @@ impl Body<'_> {
         );
         let mut joined: Vec<Joined> = Vec::with_capacity(num_results);
         for i in 0..num_results {
-            fill_unread(program, &mut sides, i)?;
-            if let Some(operand) = common(&sides, i) {
+            fill_unread(self.program, sides, i)?;
+            if let Some(operand) = common(sides, i) {
                 joined.push(Joined::Same(operand));
             } else if matches!(sides[0].results[i], Operand::List(_)) {
-                joined.push(join_lists(program, &mut sides, i)?);
+                joined.push(join_lists(self.program, sides, i)?);
             } else {
-                for side in &mut sides {
+                for side in &mut *sides {
                     let value = self.value_in(&mut side.block, &side.results[i])?;
                     side.returned.push(value);
                 }
                 joined.push(Joined::Value(sides[0].returned.len() - 1));
             }
         }
-        let mut assigned: Vec<usize> = Vec::new();
-        for (position, variable) in before.iter().enumerate() {
-            let values = || sides.iter().map(|side| &side.variables[position].value);
-            if values().all(|value| is_same(value, &variable.value)) {
-                continue;
-            }
-            let values: Option<Vec<Value>> = values().cloned().collect();
-            let values = values.ok_or_else(|| {
-                err!(Unimplemented, "a branch assigns '{}' for the first time", variable.name)
-            })?;
-            sides.iter_mut().zip(values).for_each(|(side, value)| side.returned.push(value));
-            assigned.push(position);
-        }
-        for side in &sides[1..] {
-            check_types(&sides[0].returned, &side.returned, "branches of different shapes")?;
-        }
-        let blocks: Vec<(Block, Vec<Value>)> =
-            sides.into_iter().map(|side| (side.block, side.returned)).collect();
-        let mut results = match (selector, <[_; 2]>::try_from(blocks)) {
-            (_, Ok([(_, first), _])) if first.is_empty() => Vec::new(),
-            (Selector::Condition(condition), Ok(both)) => program.branch(condition, &both),
-            (Selector::Condition(_), Err(_)) => bail!(Internal, "a condition of two branches"),
-            (Selector::Index(index), Ok(both)) => program.case(index, &both),
-            (Selector::Index(_), Err(all)) if all[0].1.is_empty() => Vec::new(),
-            (Selector::Index(index), Err(all)) => program.case(index, &all),
-        };
-        let of_variables = results.split_off(results.len() - assigned.len());
-        for (position, value) in assigned.into_iter().zip(of_variables) {
-            self.assign(position, value);
-        }
-        let operand = |joined| match joined {
-            Joined::Same(operand) => operand,
-            Joined::Value(position) => Operand::Value(results[position].clone()),
-            Joined::List { mut list, rows, length } => {
-                list.rows = rows.map(|position| results[position].clone());
-                if let Some(position) = length {
-                    list.base = Some(results[position].clone());
-                }
-                Operand::List(list)
-            }
-        };
-        Ok(joined.into_iter().map(operand).collect())
+        Ok(joined)
     }
 
     /// The variables that functions with these arguments can assign, if they have values.
@@ -297,6 +271,56 @@ impl Body<'_> {
     pub(crate) fn value_in(&self, block: &mut Block, operand: &Operand) -> Result<Value> {
         self.program.within(block, || self.value(operand))
     }
+}
+
+impl Joined {
+    /// The operand, given the results of the conditional.
+    fn operand(self, results: &[Value]) -> Operand {
+        match self {
+            Joined::Same(operand) => operand,
+            Joined::Value(position) => Operand::Value(results[position].clone()),
+            Joined::List { mut list, rows, length } => {
+                list.rows = rows.map(|position| results[position].clone());
+                if let Some(position) = length {
+                    list.base = Some(results[position].clone());
+                }
+                Operand::List(list)
+            }
+        }
+    }
+}
+
+/// Lets each branch return its values of the variables that any branch assigns, and gives the positions of
+/// these variables.
+fn return_assigned(before: &[RegionVariable], sides: &mut [Side]) -> Result<Vec<usize>> {
+    let mut assigned: Vec<usize> = Vec::new();
+    for (position, variable) in before.iter().enumerate() {
+        let values = || sides.iter().map(|side| &side.variables[position].value);
+        if values().all(|value| is_same(value, &variable.value)) {
+            continue;
+        }
+        let values: Option<Vec<Value>> = values().cloned().collect();
+        let values = values.ok_or_else(|| {
+            err!(Unimplemented, "a branch assigns '{}' for the first time", variable.name)
+        })?;
+        sides.iter_mut().zip(values).for_each(|(side, value)| side.returned.push(value));
+        assigned.push(position);
+    }
+    Ok(assigned)
+}
+
+/// Appends the conditional of these branches to the program, and gives its results.
+fn conditional(program: &Program, selector: &Selector, sides: Vec<Side>) -> Result<Vec<Value>> {
+    let blocks: Vec<(Block, Vec<Value>)> =
+        sides.into_iter().map(|side| (side.block, side.returned)).collect();
+    Ok(match (selector, <[_; 2]>::try_from(blocks)) {
+        (_, Ok([(_, first), _])) if first.is_empty() => Vec::new(),
+        (Selector::Condition(condition), Ok(both)) => program.branch(condition, &both),
+        (Selector::Condition(_), Err(_)) => bail!(Internal, "a condition of two branches"),
+        (Selector::Index(index), Ok(both)) => program.case(index, &both),
+        (Selector::Index(_), Err(all)) if all[0].1.is_empty() => Vec::new(),
+        (Selector::Index(index), Err(all)) => program.case(index, &all),
+    })
 }
 
 /// The function that an attr of a node names.

@@ -16,6 +16,7 @@ mod memory;
 pub mod pjrt;
 mod programs;
 mod region;
+mod results;
 mod trips;
 
 pub use device::{Accelerator, AcceleratorOptions, Counters, Precision, ProgramCache};

@@ -265,15 +265,6 @@ fn a_scan_is_differentiated() -> Result<()> {
 
 #[test]
 fn mistakes_of_loops_over_rows_are_told_with_their_lines() {
-    let mistake = |add: &dyn Fn(&Graph) -> u32| {
-        let g = Graph::new();
-        let line = add(&g);
-        let text = told(&g);
-        assert_eq!(g.mistakes().len(), 1, "{text}");
-        let begin = format!("{FILE}:{line}: ");
-        assert!(text.starts_with(&begin), "{text} is not of line {line}");
-        text[begin.len()..].to_owned()
-    };
     for (told, wanted) in [
         (
             mistake(&|g| {
@@ -338,6 +329,17 @@ fn mistakes_of_loops_over_rows_are_told_with_their_lines() {
     ] {
         assert_eq!(told, wanted);
     }
+}
+
+/// The text of the only mistake that `add` makes in a new graph, after its location: `add` returns the line.
+fn mistake(add: &dyn Fn(&Graph) -> u32) -> String {
+    let g = Graph::new();
+    let line = add(&g);
+    let text = told(&g);
+    assert_eq!(g.mistakes().len(), 1, "{text}");
+    let begin = format!("{FILE}:{line}: ");
+    assert!(text.starts_with(&begin), "{text} is not of line {line}");
+    text[begin.len()..].to_owned()
 }
 
 #[test]

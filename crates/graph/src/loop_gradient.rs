@@ -251,15 +251,7 @@ impl DifferentiatedBody {
         let cond = self.countdown(g, &args)?;
 
         let mut inputs = vec![count];
-        for (&i, &dtype) in types {
-            inputs.push(match given.get(&i) {
-                Some(&adjoint) => adjoint,
-                None => {
-                    let output = g.output(i);
-                    zeros(g.scope(), output, dtype)?
-                }
-            });
-        }
+        inputs.extend(initial_adjoints(g, types, given)?);
         inputs.extend_from_slice(lists);
         let fixed = self.fixed.iter().filter_map(|&t| self.back.position(t));
         inputs.extend(fixed.map(|i| g.input(i)));
@@ -301,6 +293,25 @@ impl DifferentiatedBody {
         let def = back.function(&subgraph, &function_args, &[back.function_arg(goes_on)])?;
         adopt(g, &self.back, "countdown", def)
     }
+}
+
+/// The adjoints of the loop's outputs that have the types `types`: those that are given, else zeros.
+fn initial_adjoints(
+    g: &mut GradientContext<'_>,
+    types: &BTreeMap<usize, DType>,
+    given: &BTreeMap<usize, Output>,
+) -> Result<Vec<Output>> {
+    let mut adjoints = Vec::with_capacity(types.len());
+    for (&i, &dtype) in types {
+        adjoints.push(match given.get(&i) {
+            Some(&adjoint) => adjoint,
+            None => {
+                let output = g.output(i);
+                zeros(g.scope(), output, dtype)?
+            }
+        });
+    }
+    Ok(adjoints)
 }
 
 /// The source of a tensor, skipping `Identity` nodes.

@@ -264,31 +264,16 @@ impl Fusion<'_> {
         drafts: Vec<Draft>,
         group_of: &[Option<u32>],
     ) -> Result<(Graph, Vec<Region>)> {
-        let is_dropped = self.unread_constants(&drafts, group_of);
-        let mut position = vec![NodeId(0); self.graph.len()];
-        let mut kept = Vec::new();
-        for id in self.graph.ids() {
-            if group_of[id.index()].is_none() && !is_dropped[id.index()] {
-                position[id.index()] = NodeId(kept.len() as u32);
-                kept.push(id);
-            }
-        }
+        let (kept, position) = self.kept_nodes(&drafts, group_of);
         let uploads = self.shared_receives(&drafts);
         let first_upload = kept.len() as u32;
         let first_region = first_upload + uploads.len() as u32;
         let first_forward = first_region + drafts.len() as u32;
-        // By whether the reader is on the host.
-        let mut moved: FxHashMap<(Endpoint, bool), Endpoint> = FxHashMap::default();
-        for (number, draft) in drafts.iter().enumerate() {
-            let node = NodeId(first_region + number as u32);
-            for (index, (e, side)) in draft.outputs.iter().zip(&draft.is_read_on_host).enumerate() {
-                moved.insert((*e, *side), Endpoint { node, index: index as u32 });
-            }
-        }
         let forwarded = drafts.iter().zip(first_region..).flat_map(|(draft, region)| {
             draft.forwarded.iter().map(move |&(e, source)| (e, source, NodeId(region)))
         });
         let forwarded: Vec<(Endpoint, Endpoint, NodeId)> = forwarded.collect();
+        let mut moved = region_outputs(&drafts, first_region);
         for ((e, ..), node) in forwarded.iter().zip(first_forward..) {
             let forward = Endpoint { node: NodeId(node), index: 0 };
             moved.extend([((*e, false), forward), ((*e, true), forward)]);
@@ -333,6 +318,20 @@ impl Fusion<'_> {
             nodes.push(self.forward_node(e, endpoint(&source, false), region)?);
         }
         Ok((Graph::from_nodes(self.graph, nodes), regions))
+    }
+
+    /// The nodes that stay nodes of the new graph, and for each node of the graph its position among them.
+    fn kept_nodes(&self, drafts: &[Draft], group_of: &[Option<u32>]) -> (Vec<NodeId>, Vec<NodeId>) {
+        let is_dropped = self.unread_constants(drafts, group_of);
+        let mut position = vec![NodeId(0); self.graph.len()];
+        let mut kept = Vec::new();
+        for id in self.graph.ids() {
+            if group_of[id.index()].is_none() && !is_dropped[id.index()] {
+                position[id.index()] = NodeId(kept.len() as u32);
+                kept.push(id);
+            }
+        }
+        (kept, position)
     }
 
     /// An identity that forwards a variable or its buffer when the region has run.
@@ -479,6 +478,19 @@ impl Fusion<'_> {
         }
         Ok(Parts { graph: Graph::from_nodes(self.graph, nodes), args })
     }
+}
+
+/// The outputs of the regions' nodes, the first of which is `first_region`, by the output of the partition
+/// that each replaces and by whether its readers are on the host.
+fn region_outputs(drafts: &[Draft], first_region: u32) -> FxHashMap<(Endpoint, bool), Endpoint> {
+    let mut outputs = FxHashMap::default();
+    for (number, draft) in drafts.iter().enumerate() {
+        let node = NodeId(first_region + number as u32);
+        for (index, (e, side)) in draft.outputs.iter().zip(&draft.is_read_on_host).enumerate() {
+            outputs.insert((*e, *side), Endpoint { node, index: index as u32 });
+        }
+    }
+    outputs
 }
 
 /// A region before the partition is rewritten; edges are those of the partition.

@@ -166,78 +166,51 @@ const BY_BUILT_NODE: &[&str] = &["build/scope_10k", "build/handles_10k"];
 const THREADS: &[u32] = &[1, 2];
 
 pub(super) fn all() -> Vec<RowSpec> {
-    let mut rows: Vec<RowSpec> = BY_STEP
-        .iter()
-        .map(|name| RowSpec {
-            name: (*name).to_owned(),
-            unit: Unit::Microseconds,
-            limit: None,
-            target: None,
-        })
-        .collect();
     let on = |name: &str, threads: u32| format!("{name}/{threads}t");
+    let mut rows: Vec<RowSpec> =
+        BY_STEP.iter().map(|name| RowSpec::new(*name, Unit::Microseconds)).collect();
     for &threads in THREADS {
-        rows.extend(BY_STEP_AND_THREADS.iter().map(|name| RowSpec {
-            name: on(name, threads),
-            unit: Unit::Microseconds,
-            limit: None,
-            target: None,
-        }));
+        let row = |name: &&str| RowSpec::new(on(name, threads), Unit::Microseconds);
+        rows.extend(BY_STEP_AND_THREADS.iter().map(row));
     }
     for &threads in THREADS {
         rows.extend(BY_TRAINING_STEP.iter().map(|&(name, target)| RowSpec {
-            name: on(name, threads),
-            unit: Unit::Microseconds,
-            limit: None,
             target: Some(target),
+            ..RowSpec::new(on(name, threads), Unit::Microseconds)
         }));
     }
     for &threads in THREADS {
-        rows.extend(BY_NODE.iter().map(|name| RowSpec {
-            name: on(name, threads),
-            unit: Unit::Nodes,
-            limit: None,
-            target: None,
-        }));
+        rows.extend(BY_NODE.iter().map(|name| RowSpec::new(on(name, threads), Unit::Nodes)));
     }
     for &threads in THREADS {
         rows.extend(BY_FLOP.iter().map(|name| RowSpec {
-            name: on(name, threads),
-            unit: Unit::Flops,
             limit: Some(Limit { row: on("peak/fma", threads), work_per_unit: 1.0 }),
-            target: None,
+            ..RowSpec::new(on(name, threads), Unit::Flops)
         }));
     }
     for &threads in THREADS {
         rows.extend(BY_ELEMENT.iter().map(|&(name, bytes)| RowSpec {
-            name: on(name, threads),
-            unit: Unit::Elements,
             limit:
                 bytes.map(|work_per_unit| Limit { row: on("peak/copy", threads), work_per_unit }),
-            target: None,
+            ..RowSpec::new(on(name, threads), Unit::Elements)
         }));
     }
     for &threads in THREADS {
         rows.extend(BY_RECORD.iter().map(|&(name, target)| RowSpec {
-            name: on(name, threads),
-            unit: Unit::Records,
-            limit: None,
             target: Some(target),
+            ..RowSpec::new(on(name, threads), Unit::Records)
         }));
     }
-    rows.push(RowSpec {
-        name: "events/read".to_owned(),
-        unit: Unit::Records,
-        limit: None,
-        target: Some(20.0),
-    });
-    rows.extend(BY_BUILT_NODE.iter().map(|name| RowSpec {
-        name: (*name).to_owned(),
-        unit: Unit::Nodes,
-        limit: None,
-        target: None,
-    }));
+    rows.push(RowSpec { target: Some(20.0), ..RowSpec::new("events/read", Unit::Records) });
+    rows.extend(BY_BUILT_NODE.iter().map(|name| RowSpec::new(*name, Unit::Nodes)));
     rows
+}
+
+impl RowSpec {
+    /// A row without a limit and without a target.
+    fn new(name: impl Into<String>, unit: Unit) -> RowSpec {
+        RowSpec { name: name.into(), unit, limit: None, target: None }
+    }
 }
 
 #[cfg(test)]

@@ -24,31 +24,21 @@ const IDENTITIES: &[&str] = &[
 impl Caller<'_> {
     /// An operation with a shape among its operands, as the one whose shape is static.
     pub(super) fn dynamic(&mut self, op: &Operation, operands: &[Val]) -> Result<Vec<Val>> {
-        let known = |i: usize| match operands.get(i) {
-            Some(Val::Known(known)) => Ok(known),
-            _ => Err(not_known(op, i)),
-        };
-        let value = |i: usize| match operands.get(i) {
-            Some(operand) => self.value(operand.clone()),
-            None => Err(err!(InvalidArgument, "{} has no operand {i}", op.name)),
-        };
-        let one = |dims: Dims| -> Result<Vec<Dims>> {
-            Shape::new(&dims)?;
-            Ok(vec![dims])
-        };
+        let known = |i: usize| known_operand(op, operands, i);
+        let value = |i: usize| self.operand_value(op, operands, i);
         match op.name.as_str() {
             "dynamic_broadcast_in_dim" => {
-                let dims = one(known(1)?.to_dims()?.into())?;
+                let dims = only_dims(known(1)?.to_dims()?.into())?;
                 let places = array(&required(op, "broadcast_dimensions")?);
                 let attrs = format!("broadcast_dimensions = {places}");
                 self.append("broadcast_in_dim", op, &[value(0)?], &[], &attrs, &dims)
             }
             "dynamic_reshape" => {
-                let dims = one(known(1)?.to_dims()?.into())?;
+                let dims = only_dims(known(1)?.to_dims()?.into())?;
                 self.append("reshape", op, &[value(0)?], &[], "", &dims)
             }
             "dynamic_iota" => {
-                let dims = one(known(0)?.to_dims()?.into())?;
+                let dims = only_dims(known(0)?.to_dims()?.into())?;
                 let attrs = attributes::text(op, &self.body, DType::Int32)?;
                 self.append("iota", op, &[], &[], &attrs, &dims)
             }
@@ -56,7 +46,7 @@ impl Caller<'_> {
                 let (x, padding) = (value(0)?, value(1)?);
                 let [low, high, interior] =
                     [known(2)?, known(3)?, known(4)?].map(|k| k.elements.clone());
-                let dims = one(padded_by(&x.dims, &low, &high, &interior)?)?;
+                let dims = only_dims(padded_by(&x.dims, &low, &high, &interior)?)?;
                 let attrs = format!(
                     "edge_padding_low = {}, edge_padding_high = {}, interior_padding = {}",
                     array(&low),
@@ -66,45 +56,62 @@ impl Caller<'_> {
                 self.append("pad", op, &[x, padding], &[], &attrs, &dims)
             }
             "real_dynamic_slice" if matches!(operands.get(1), Some(Val::Program(_))) => {
-                let sizes = self.sizes(operands).ok_or_else(|| not_known(op, 2))?;
-                let starts = self.scalars(&value(1)?)?;
-                let attrs = format!("slice_sizes = {}", array(&sizes.elements));
-                let operands = [vec![value(0)?], starts].concat();
-                let dims = one(sizes.to_dims()?.into())?;
-                self.append("dynamic_slice", op, &operands, &[], &attrs, &dims)
+                self.dynamic_slice(op, operands)
             }
-            "real_dynamic_slice" => {
-                let all = [known(1)?, known(2)?, known(3)?];
-                let [start, limit, stride] = all.map(Known::to_dims);
-                let (start, limit, stride) = (start?, limit?, stride?);
-                let dims: Option<Dims> = (0..start.len())
-                    .map(|i| {
-                        let step = stride.get(i).filter(|s| **s > 0)?;
-                        Some(limit.get(i)?.checked_sub(start[i])?.div_ceil(*step))
-                    })
-                    .collect();
-                let dims =
-                    dims.ok_or_else(|| err!(InvalidArgument, "slice {start:?} to {limit:?}"))?;
-                let [start, limit, stride] = all.map(|k| array(&k.elements));
-                let attrs =
-                    format!("start_indices = {start}, limit_indices = {limit}, strides = {stride}");
-                self.append("slice", op, &[value(0)?], &[], &attrs, &one(dims)?)
-            }
+            "real_dynamic_slice" => self.static_slice(op, operands),
             "dynamic_gather" => {
                 let (x, indices, sizes) = (value(0)?, value(1)?, known(2)?);
-                let dims = one(gathered(op, &indices.dims, &sizes.to_dims()?)?)?;
+                let dims = only_dims(gathered(op, &indices.dims, &sizes.to_dims()?)?)?;
                 let attrs = attributes::gather(op, &sizes.elements)?;
                 self.append("gather", op, &[x, indices], &[], &attrs, &dims)
             }
             "dynamic_conv" => {
                 let (x, kernel, padding) = (value(0)?, value(1)?, &known(2)?.elements);
-                let dims = one(convolved(op, &x.dims, &kernel.dims, padding)?)?;
+                let dims = only_dims(convolved(op, &x.dims, &kernel.dims, padding)?)?;
                 let attrs = attributes::convolution(op, &self.body, x.dtype, padding)?;
                 self.append("convolution", op, &[x, kernel], &[], &attrs, &dims)
             }
             name => {
                 bail!(Unimplemented, "the module uses stablehlo.{name}, which is not supported")
             }
+        }
+    }
+
+    /// A `real_dynamic_slice` whose start is computed by the program and whose sizes are known, as a
+    /// `dynamic_slice`.
+    fn dynamic_slice(&self, op: &Operation, operands: &[Val]) -> Result<Vec<Val>> {
+        let sizes = self.sizes(operands).ok_or_else(|| not_known(op, 2))?;
+        let starts = self.scalars(&self.operand_value(op, operands, 1)?)?;
+        let attrs = format!("slice_sizes = {}", array(&sizes.elements));
+        let operands = [vec![self.operand_value(op, operands, 0)?], starts].concat();
+        let dims = only_dims(sizes.to_dims()?.into())?;
+        self.append("dynamic_slice", op, &operands, &[], &attrs, &dims)
+    }
+
+    /// A `real_dynamic_slice` whose start, limit and strides are known, as a `slice`.
+    fn static_slice(&self, op: &Operation, operands: &[Val]) -> Result<Vec<Val>> {
+        let known = |i: usize| known_operand(op, operands, i);
+        let all = [known(1)?, known(2)?, known(3)?];
+        let [start, limit, stride] = all.map(Known::to_dims);
+        let (start, limit, stride) = (start?, limit?, stride?);
+        let dims: Option<Dims> = (0..start.len())
+            .map(|i| {
+                let step = stride.get(i).filter(|s| **s > 0)?;
+                Some(limit.get(i)?.checked_sub(start[i])?.div_ceil(*step))
+            })
+            .collect();
+        let dims = dims.ok_or_else(|| err!(InvalidArgument, "slice {start:?} to {limit:?}"))?;
+        let [start, limit, stride] = all.map(|k| array(&k.elements));
+        let attrs = format!("start_indices = {start}, limit_indices = {limit}, strides = {stride}");
+        let x = self.operand_value(op, operands, 0)?;
+        self.append("slice", op, &[x], &[], &attrs, &only_dims(dims)?)
+    }
+
+    /// Operand `i` of an operation as a value of the program.
+    fn operand_value(&self, op: &Operation, operands: &[Val], i: usize) -> Result<Value> {
+        match operands.get(i) {
+            Some(operand) => self.value(operand.clone()),
+            None => Err(err!(InvalidArgument, "{} has no operand {i}", op.name)),
         }
     }
 
@@ -168,6 +175,20 @@ impl Caller<'_> {
         ensure!(false, InvalidArgument, "{message}");
         Ok(())
     }
+}
+
+/// Operand `i` of an operation, which must be known.
+fn known_operand<'a>(op: &Operation, operands: &'a [Val], i: usize) -> Result<&'a Known> {
+    match operands.get(i) {
+        Some(Val::Known(known)) => Ok(known),
+        _ => Err(not_known(op, i)),
+    }
+}
+
+/// The dimensions of the results of an operation with one result; an error if they are too large for a shape.
+fn only_dims(dims: Dims) -> Result<Vec<Dims>> {
+    Shape::new(&dims)?;
+    Ok(vec![dims])
 }
 
 fn not_known(op: &Operation, operand: usize) -> Error {

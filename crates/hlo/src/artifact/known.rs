@@ -95,18 +95,7 @@ pub(super) fn evaluate(op: &Operation, operands: &[&Known]) -> Option<Known> {
         ("or", [a, b]) => zip(dtype, a, b, |x, y| Some(x | y)),
         ("xor", [a, b]) => zip(dtype, a, b, |x, y| Some(x ^ y)),
         ("compare", [a, b]) => {
-            let Some(Attr::Enum(_, direction)) = op.attr("comparison_direction") else {
-                return None;
-            };
-            let holds: fn(i64, i64) -> bool = match direction {
-                0 => |x, y| x == y,
-                1 => |x, y| x != y,
-                2 => |x, y| x >= y,
-                3 => |x, y| x > y,
-                4 => |x, y| x <= y,
-                5 => |x, y| x < y,
-                _ => return None,
-            };
+            let holds = comparison(op)?;
             zip(dtype, a, b, |x, y| Some(holds(x, y).into()))
         }
         ("not", [a]) if dtype == DType::Bool => map(dtype, a, |x| 1 - x),
@@ -136,16 +125,23 @@ pub(super) fn evaluate(op: &Operation, operands: &[&Known]) -> Option<Known> {
         ("dynamic_broadcast_in_dim", [a, dims]) if a.elements.len() == 1 => {
             splat(a, dims.to_dims().ok()?)
         }
-        ("slice", [a]) if a.dims.len() == 1 => {
-            let limit = *numbers(op, "limit_indices")?.first()?;
-            let start = *numbers(op, "start_indices")?.first()?;
-            let stride = *numbers(op, "strides")?.first()?;
-            let range = usize::try_from(start).ok()?..usize::try_from(limit).ok()?;
-            let stride = usize::try_from(stride).ok().filter(|s| *s > 0)?;
-            let elements: Vec<i64> =
-                a.elements.get(range)?.iter().step_by(stride).copied().collect();
-            Known::new(dtype, vec![elements.len()], elements)
-        }
+        ("slice", [a]) if a.dims.len() == 1 => sliced(op, dtype, a),
+        _ => None,
+    }
+}
+
+/// The predicate of a `compare` operation.
+fn comparison(op: &Operation) -> Option<fn(i64, i64) -> bool> {
+    let Some(Attr::Enum(_, direction)) = op.attr("comparison_direction") else {
+        return None;
+    };
+    match direction {
+        0 => Some(|x, y| x == y),
+        1 => Some(|x, y| x != y),
+        2 => Some(|x, y| x >= y),
+        3 => Some(|x, y| x > y),
+        4 => Some(|x, y| x <= y),
+        5 => Some(|x, y| x < y),
         _ => None,
     }
 }
@@ -162,6 +158,17 @@ fn zip(dtype: DType, a: &Known, b: &Known, f: impl Fn(i64, i64) -> Option<i64>) 
 fn map(dtype: DType, a: &Known, f: impl Fn(i64) -> i64) -> Option<Known> {
     let elements = a.elements.iter().map(|&x| wrap(dtype, f(x))).collect();
     Known::new(dtype, a.dims.clone(), elements)
+}
+
+/// The strided slice of a vector that a `slice` operation takes.
+fn sliced(op: &Operation, dtype: DType, a: &Known) -> Option<Known> {
+    let limit = *numbers(op, "limit_indices")?.first()?;
+    let start = *numbers(op, "start_indices")?.first()?;
+    let stride = *numbers(op, "strides")?.first()?;
+    let range = usize::try_from(start).ok()?..usize::try_from(limit).ok()?;
+    let stride = usize::try_from(stride).ok().filter(|s| *s > 0)?;
+    let elements: Vec<i64> = a.elements.get(range)?.iter().step_by(stride).copied().collect();
+    Known::new(dtype, vec![elements.len()], elements)
 }
 
 /// Tensors joined along a dimension.

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_json_and_what_is_not() {
+    fn what_is_json() {
         for text in [
             "1",
             "-0",
@@ -436,6 +436,10 @@ mod tests {
         ] {
             assert!(skipped(text).is_ok(), "{text}: {}", skipped(text).unwrap_err());
         }
+    }
+
+    #[test]
+    fn what_is_not_json() {
         for text in [
             "",
             " ",
