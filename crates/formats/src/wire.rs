@@ -28,7 +28,7 @@ impl<'a> Fields<'a> {
         Fields { rest: message }
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&mut self) -> Result<(u32, Content<'a>)> {
         let key = self.varint()?;
         let number = u32::try_from(key >> 3).unwrap_or(0);
@@ -90,7 +90,8 @@ fn too_long<T>(length: u64, left: usize) -> Result<T> {
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<(u32, Content<'a>)>;
 
-    #[inline]
+    // Out of line its result would be written and read again through memory, for each field.
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
