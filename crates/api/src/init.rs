@@ -76,6 +76,11 @@ impl Init {
         Init::new(Initializer::TruncatedNormal(deviation), shape)
     }
 
+    /// The initializer, the shape, and whether optimizers train the variable.
+    pub fn into_parts(self) -> (Initializer, Vec<usize>, bool) {
+        (self.initializer, self.shape, self.is_trainable)
+    }
+
     /// A variable that optimizers leave alone.
     #[must_use]
     pub fn not_trainable(self) -> Init {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use thalweg_api::{
-    self as api, Any, Graph, NewOp, Operation, Output, Registry, TensorType, on_behalf_of, tf,
+    self as api, Any, Graph, Init, NewOp, Operation, Output, Registry, TensorType, on_behalf_of, tf,
 };
 use thalweg_formats::events::summary::text_metadata;
 use thalweg_tensor::{DType, Tensor, err};
@@ -202,6 +202,18 @@ impl Model {
     #[track_caller]
     pub fn parameter_parts(&self, name: &str, dims: &[usize], first: &Initializer) -> Parameter {
         self.build(|_| self.parts(name, dims, first)).unwrap_or_default()
+    }
+
+    /// A variable of this layer, on the device that the placement chooses: found, or added with this initial
+    /// value. It is never partitioned.
+    #[track_caller]
+    pub fn variable<T: TensorType>(&self, name: &str, init: Init) -> api::Variable<T> {
+        let (first, dims, is_trainable) = init.into_parts();
+        let found = self.build(|_| {
+            let dtype = api::known_dtype::<T>("variable")?;
+            self.variable_of(name, dtype, &dims, &first, is_trainable)
+        });
+        self.existing_variable(found)
     }
 
     /// A variable of this layer that is not trainable: found, or added with this initializer.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use thalweg_api::NewOp;
+use thalweg_api::{Init, NewOp};
 use thalweg_cluster::{ConnectOptions, TaskName};
 use thalweg_formats::checkpoint::BundleReader;
 use thalweg_formats::events::{EventReader, event_files};
@@ -449,6 +449,43 @@ fn a_run_ends_and_goes_on() {
         .unwrap()
         .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".index"));
     assert!(kept.count() <= 5);
+}
+
+/// A net with a variable of its own; each of `units` hidden units is scaled by it.
+fn scaled(model: &Model, units: usize) -> Net {
+    let images = model.placeholder::<f32>("images", [None, Some(28), Some(28), Some(1)]);
+    let labels = model.placeholder::<i64>("labels", [None]);
+    let hidden = Dense::new(units).relu().apply(model, &Flatten.apply(model, &images));
+    let hidden = hidden * model.variable::<f32>("scale", Init::ones([units]));
+    let logits = Dense::new(10).apply(model, &hidden);
+    let loss = losses::softmax_cross_entropy(&logits, &labels);
+    Net::new((&images, &labels), &loss)
+}
+
+#[test]
+fn variables_of_a_program_are_on_the_parameter_server() {
+    let folder = Folder::new("scaled");
+    let digits = mnist::train().unwrap().first(SAMPLES);
+    let run = |units: usize, updates_max: u64| {
+        let options =
+            TrainOptions { updates_max: Some(updates_max), ..options(&folder, Mode::Async) };
+        let here = cluster(1, 2);
+        let trainer = Trainer::new(&here, options).screen(Screen::none());
+        trainer.run(&digits, Optimizer::sgd(0.1), |model| {
+            let net = scaled(model, units);
+            let scale = model.find("scale").unwrap();
+            assert!(scale.device.starts_with("/job:ps"), "{}", scale.device);
+            net
+        })
+    };
+    let prefix = run(16, 30).unwrap().checkpoint.unwrap();
+    let scale = saved(&prefix, "scale");
+    assert!(scale.as_slice::<f32>().unwrap().iter().any(|&x| x != 1.0), "it was not trained");
+    // Another net in the same folder.
+    let error = run(12, 60).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    // Of the first variable that differs.
+    assert!(error.message().contains("16") && error.message().contains("12"), "{error}");
 }
 
 #[test]

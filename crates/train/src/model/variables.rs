@@ -82,7 +82,8 @@ impl Model {
         self.variable_of(name, dtype, dims, first, false)
     }
 
-    fn variable_of(
+    /// A variable of this layer: found, or added with this initializer.
+    pub(super) fn variable_of(
         &self,
         name: &str,
         dtype: DType,

@@ -1,6 +1,6 @@
 //! The graph of a worker, with the names of its feeds, fetches and targets.
 
-use thalweg_api::{Any, Operation, Output, TensorType, tf};
+use thalweg_api::{Any, NewOp, Operation, Output, TensorType, tf};
 use thalweg_graph::Graph;
 use thalweg_tensor::{DType, PartialShape, Result};
 
@@ -269,7 +269,10 @@ fn restore(at: &Model, variables: &[Variable]) -> Result<(Output<String>, Operat
     let [names, parts] = entries(&at, variables)?;
     let values = tf::restore_v2(&prefix, names, parts, &dtypes(variables));
     let set = |(variable, value): (&Variable, &Output<Any>)| {
-        State::of(&at, variable).assign(&at.device(&variable.device), value)
+        // A checkpoint of another net would be restored into variables of any shape.
+        let value = NewOp::new(&at, "EnsureShape").name(&*variable.name).input(value);
+        let value: Output<Any> = value.attr("shape", &variable.shape).output();
+        State::of(&at, variable).assign(&at.device(&variable.device), &value)
     };
     let set: Vec<Operation> = variables.iter().zip(&values).map(set).collect();
     Ok((prefix, group(&at, "all", &set)))
