@@ -36,3 +36,6 @@ struct Training;
 
 #[doc = include_str!("../docs/src/tutorial/graphs.md")]
 struct Graphs;
+
+#[doc = include_str!("../docs/src/tutorial/own-net.md")]
+struct OwnNet;
