@@ -488,6 +488,34 @@ fn variables_of_a_program_are_on_the_parameter_server() {
     assert!(error.message().contains("16") && error.message().contains("12"), "{error}");
 }
 
+/// A net whose steps all fail.
+fn failing(model: &Model) -> Net {
+    let net = net(model);
+    let node = NewOp::new(model, "Assert").input(model.constant(false));
+    let text = model.constant::<String>("no good");
+    let assert = node.input(&text).attr("T", &[DType::String][..]).operation();
+    let loss = NewOp::new(&model.after(&[&assert]), "Identity").input(&net.loss).output();
+    Net { loss, ..net }
+}
+
+#[test]
+fn what_a_failed_run_left_does_not_replace_a_checkpoint() {
+    let (folder, other) = (Folder::new("kept"), Folder::new("failed"));
+    let here = cluster(1, 2);
+    let limited =
+        |updates| TrainOptions { updates_max: Some(updates), ..options(&folder, Mode::Async) };
+    let page = Page::default();
+    let first = train(&here, limited(40), &[], &page).unwrap();
+    let digits = mnist::train().unwrap().first(SAMPLES);
+    let trainer = Trainer::new(&here, options(&other, Mode::Async)).screen(Screen::none());
+    let error = trainer.run(&digits, Optimizer::sgd(0.1), failing).unwrap_err();
+    assert!(error.message().contains("no good"), "{error}");
+    let second = train(&here, limited(80), &[], &page).unwrap();
+    assert!(page.text().contains("\"restored\""), "{}", page.text());
+    assert!(updates(&first.checkpoint.unwrap()) < 60);
+    assert!(updates(&second.checkpoint.unwrap()) >= 80);
+}
+
 #[test]
 fn mistakes_are_told() {
     let folder = Folder::new("mistakes");
@@ -518,16 +546,7 @@ fn mistakes_are_told() {
     // A net whose steps always fail ends the training with their error.
     let digits = mnist::test().unwrap().first(100);
     let trainer = Trainer::new(&here, options(&folder, Mode::Async)).screen(Screen::none());
-    let error = trainer
-        .run(&digits, Optimizer::sgd(0.1), |model| {
-            let net = net(model);
-            let node = NewOp::new(model, "Assert").input(model.constant(false));
-            let text = model.constant::<String>("no good");
-            let assert = node.input(&text).attr("T", &[DType::String][..]).operation();
-            let loss = NewOp::new(&model.after(&[&assert]), "Identity").input(&net.loss).output();
-            Net { loss, ..net }
-        })
-        .unwrap_err();
+    let error = trainer.run(&digits, Optimizer::sgd(0.1), failing).unwrap_err();
     assert!(error.message().contains("no good"), "{error}");
 }
 

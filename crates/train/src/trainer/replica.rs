@@ -190,7 +190,9 @@ impl<'a> Replica<'a> {
     /// The chief: makes sure that the variables are initialized; returns their generation.
     fn lead(&self, session: &RemoteSession) -> Result<i64, Trouble> {
         let found = self.generation(session)?;
-        if let Some(generation) = found.filter(|&generation| generation != FINISHED) {
+        if let Some(generation) = found.filter(|&generation| generation != FINISHED)
+            && (self.has_joined.get() || !self.is_behind_checkpoint(session)?)
+        {
             self.join(session, generation)?;
             return Ok(generation);
         }
@@ -219,6 +221,16 @@ impl<'a> Replica<'a> {
         self.began(checkpoint, generation, updates.max(0) as u64);
         self.set_generation(session, generation)?;
         Ok(generation)
+    }
+
+    /// Whether the latest checkpoint has more updates than the initialized variables: then another run, such as
+    /// one that failed at its start, has left them.
+    fn is_behind_checkpoint(&self, session: &RemoteSession) -> Result<bool> {
+        let latest = self.shared.leading.lock().latest(&self.plan.options.folder)?;
+        let step = latest.as_deref().and_then(|prefix| prefix.rsplit_once('-')?.1.parse().ok());
+        let updates = self.run_step(session, &[], &[&self.program.state[1]], &[])?;
+        let updates = updates[0].scalar_value::<i64>()?;
+        Ok(step.is_some_and(|step: i64| step > updates))
     }
 
     /// Reports which checkpoint the variables were restored from, and how many updates were lost.
