@@ -52,14 +52,9 @@ struct Found {
     v: Endpoint,
     output: Value,
     statistics: Value,
-    /// Which scores count; `None` if all do.
-    allowed: Option<Grid>,
     /// The adjoints of q, k and v by adjoints of the output.
     gradients: Vec<(Endpoint, [Value; 3])>,
 }
-
-/// Which scores count, row by row.
-type Grid = Vec<bool>;
 
 /// A product of stacks of matrices.
 struct Product {
@@ -115,7 +110,7 @@ impl Body<'_> {
             _ => return None,
         };
         let scale = scale_of(&steps);
-        let (allowed, is_causal) = mask_of(&steps, scale, lengths)?;
+        let is_causal = is_causal(&steps, scale, lengths)?;
         let attention = Attention { scale: scale.into(), is_causal };
         let is_supported = v_value.dims() == k_value.dims()
             && v_value.dtype() == q_value.dtype()
@@ -137,7 +132,6 @@ impl Body<'_> {
             v,
             output: output.clone(),
             statistics,
-            allowed,
             gradients: Vec::new(),
         });
         Some(output)
@@ -193,7 +187,7 @@ impl Body<'_> {
         let is_same = !product.adj_x
             && product.adj_y
             && product.y == found.v
-            && keeps(&steps, scale, lengths, found.allowed.as_deref());
+            && keeps(&steps, scale, lengths, found.attention.is_causal);
         is_same.then_some(product.x)
     }
 
@@ -213,21 +207,13 @@ impl Body<'_> {
         let sum = self.named(mean, &["Sum"])?;
         let rank = self.lowered(adjoint)?.rank() as i64;
         let axis = match &self.operand(sum.inputs[1]) {
-            Operand::Host(axes) if axes.num_elements() == 1 => self.integer(axes)?,
+            Operand::Host(axes) if axes.num_elements() == 1 => integer(axes)?,
             _ => return None,
         };
         let is_over_rows =
             (axis == -1 || axis == rank - 1) && sum.attrs().bool("keep_dims").ok()?;
         let weighted = factors(self.plain(sum.inputs[0]))?;
         (is_over_rows && weighted == adjoint).then_some(adjoint)
-    }
-
-    fn integer(&self, tensor: &Tensor) -> Option<i64> {
-        match tensor.dtype() {
-            DType::Int32 => tensor.as_slice::<i32>().ok()?.first().map(|&x| x.into()),
-            DType::Int64 => tensor.as_slice::<i64>().ok()?.first().copied(),
-            _ => None,
-        }
     }
 
     /// The product q kᵀ behind the logits of a softmax, and what happens to the scores between, in its order.
@@ -419,59 +405,44 @@ fn scale_of(steps: &[Step]) -> f32 {
     steps.iter().map(factor).product()
 }
 
-/// Which scores count, and whether each position attends to itself and earlier ones; `None` if it is neither that
-/// nor all of them.
-fn mask_of(
-    steps: &[Step],
-    scale: f32,
-    (rows, columns): (usize, usize),
-) -> Option<(Option<Grid>, bool)> {
+/// Whether the mask is causal: each position attends to itself and earlier ones; false if each attends to all, `None`
+/// if the mask is another one.
+fn is_causal(steps: &[Step], scale: f32, (rows, columns): (usize, usize)) -> Option<bool> {
     if steps.iter().all(|step| matches!(step, Step::Scale(_))) {
-        return Some((None, false));
+        return Some(false);
     }
     let scores = Scores::after(steps, rows, columns)?;
-    let allowed: Vec<bool> = scores.each().map(|score| score.counts(scale)).collect();
-    if allowed.iter().all(|&counts| counts) {
-        return Some((None, false));
+    if scores.each().all(|(_, score)| score.counts(scale)) {
+        return Some(false);
     }
-    let is_blocked = scores.each().map(|score| score.is_blocked(scale));
-    let mut all = allowed.iter().zip(is_blocked).enumerate();
-    let is_causal = all.all(|(i, (&counts, is_blocked))| match i % columns <= i / columns {
-        true => counts,
-        false => is_blocked,
+    let is_causal = scores.each().all(|((row, column), score)| match column <= row {
+        true => score.counts(scale),
+        false => score.is_blocked(scale),
     });
-    (is_causal && rows == columns).then_some((Some(allowed), true))
+    (is_causal && rows == columns).then_some(true)
 }
 
-/// Whether the steps multiply what counts by `scale` and do nothing else to it.
-fn keeps(
-    steps: &[Step],
-    scale: f32,
-    (rows, columns): (usize, usize),
-    allowed: Option<&[bool]>,
-) -> bool {
+/// Whether the steps multiply the scores that the mask allows by `scale` and do nothing else to them.
+fn keeps(steps: &[Step], scale: f32, (rows, columns): (usize, usize), is_causal: bool) -> bool {
     if steps.iter().all(|step| matches!(step, Step::Scale(_))) {
         return is_near(scale_of(steps), scale);
     }
     let Some(scores) = Scores::after(steps, rows, columns) else { return false };
-    scores.each().enumerate().all(|(i, score)| {
-        let counts = allowed.is_none_or(|allowed| allowed[i]);
-        !counts || score.counts(scale)
-    })
+    scores.each().all(|((row, column), score)| is_causal && column > row || score.counts(scale))
 }
 
 fn is_near(x: f32, y: f32) -> bool {
     (x - y).abs() <= 1e-6 * y.abs()
 }
 
-/// What becomes of a score: its factor and what is added.
+/// The affine function that the steps apply to a score.
 #[derive(Clone, Copy)]
-struct Score {
+struct Affine {
     factor: f32,
     term: f32,
 }
 
-impl Score {
+impl Affine {
     fn counts(self, scale: f32) -> bool {
         is_near(self.factor, scale) && self.term == 0.0
     }
@@ -481,9 +452,9 @@ impl Score {
     }
 }
 
-/// What becomes of all scores of a head.
+/// The affine functions of all scores of a head.
 struct Scores {
-    all: Vec<Score>,
+    all: Vec<Affine>,
     columns: usize,
 }
 
@@ -491,7 +462,7 @@ impl Scores {
     /// `None` if the steps differ between heads or batches, or have tensors of other shapes.
     fn after(steps: &[Step], rows: usize, columns: usize) -> Option<Scores> {
         let count = rows.checked_mul(columns).filter(|&n| n <= MASK_ELEMENTS_MAX)?;
-        let mut scores = Scores { all: vec![Score { factor: 1.0, term: 0.0 }; count], columns };
+        let mut scores = Scores { all: vec![Affine { factor: 1.0, term: 0.0 }; count], columns };
         for step in steps {
             match step {
                 Step::Scale(factor) => scores.update(|score, _| {
@@ -499,22 +470,22 @@ impl Scores {
                     score.term *= factor;
                 }),
                 Step::Multiply(tensor) => {
-                    let by = Grid2::of(tensor, rows, columns)?;
+                    let by = Broadcast::of(tensor, rows, columns)?;
                     scores.update(|score, at| {
                         score.factor *= by.get(at);
                         score.term *= by.get(at);
                     });
                 }
                 Step::Add(tensor, sign) => {
-                    let term = Grid2::of(tensor, rows, columns)?;
+                    let term = Broadcast::of(tensor, rows, columns)?;
                     scores.update(|score, at| score.term += sign * term.get(at));
                 }
                 Step::Select { condition, keeps, other } => {
-                    let condition = Grid2::of(condition, rows, columns)?;
-                    let other = Grid2::of(other, rows, columns)?;
+                    let condition = Broadcast::of(condition, rows, columns)?;
+                    let other = Broadcast::of(other, rows, columns)?;
                     scores.update(|score, at| {
                         if (condition.get(at) != 0.0) != *keeps {
-                            *score = Score { factor: 0.0, term: other.get(at) };
+                            *score = Affine { factor: 0.0, term: other.get(at) };
                         }
                     });
                 }
@@ -523,27 +494,29 @@ impl Scores {
         Some(scores)
     }
 
-    fn update(&mut self, mut change: impl FnMut(&mut Score, (usize, usize))) {
+    fn update(&mut self, mut change: impl FnMut(&mut Affine, (usize, usize))) {
         let columns = self.columns;
         for (i, score) in self.all.iter_mut().enumerate() {
             change(score, (i / columns, i % columns));
         }
     }
 
-    fn each(&self) -> impl Iterator<Item = Score> + '_ {
-        self.all.iter().copied()
+    /// Row, column and function of each score.
+    fn each(&self) -> impl Iterator<Item = ((usize, usize), Affine)> + '_ {
+        let columns = self.columns;
+        self.all.iter().enumerate().map(move |(i, score)| ((i / columns, i % columns), *score))
     }
 }
 
 /// A tensor that broadcasts to the scores of each head.
-struct Grid2 {
+struct Broadcast {
     numbers: Vec<f32>,
     /// How far rows and columns are apart.
     strides: (usize, usize),
 }
 
-impl Grid2 {
-    fn of(tensor: &Tensor, rows: usize, columns: usize) -> Option<Grid2> {
+impl Broadcast {
+    fn of(tensor: &Tensor, rows: usize, columns: usize) -> Option<Broadcast> {
         let mut dims = vec![1, 1];
         dims.extend_from_slice(tensor.shape().dims());
         let (leading, last) = dims.split_at(dims.len() - 2);
@@ -555,11 +528,20 @@ impl Grid2 {
             n => (n == wanted).then_some(step),
         };
         let strides = (stride(last[0], rows, last[1])?, stride(last[1], columns, 1)?);
-        Some(Grid2 { numbers: numbers(tensor)?, strides })
+        Some(Broadcast { numbers: numbers(tensor)?, strides })
     }
 
     fn get(&self, (row, column): (usize, usize)) -> f32 {
         self.numbers[row * self.strides.0 + column * self.strides.1]
+    }
+}
+
+/// The first element of a tensor of indices.
+fn integer(tensor: &Tensor) -> Option<i64> {
+    match tensor.dtype() {
+        DType::Int32 => tensor.as_slice::<i32>().ok()?.first().map(|&x| x.into()),
+        DType::Int64 => tensor.as_slice::<i64>().ok()?.first().copied(),
+        _ => None,
     }
 }
 

@@ -195,9 +195,12 @@ impl State {
 
     fn inputs(&self, call: &AsyncCall) -> Result<Inputs> {
         let mut inputs = Inputs::with_capacity(call.inputs.len());
-        for value in &call.inputs {
-            if let Value::Ref(variable) = value {
-                inputs.variable(variable.clone());
+        // Before a buffer is looked for among the variables, all of them must be known.
+        if call.inputs.iter().any(|value| matches!(value, Value::Alias(_))) {
+            for value in &call.inputs {
+                if let Value::Ref(variable) = value {
+                    inputs.variable(variable.clone());
+                }
             }
         }
         for (value, &is_static) in call.inputs.iter().zip(&self.region.is_static) {

@@ -63,9 +63,9 @@ impl Attention {
         ];
         let attrs = self.attrs(q, k, &products, &[ROW_MAJOR; 3], &[HEADS_BEHIND, &[2, 1, 0], &[0]]);
         let operands: Vec<&Value> = operands.iter().collect();
-        let mut all = q.custom_call("__cudnn$fmhaSoftmax", &operands, &attrs, &results).into_iter();
-        let mut next = || all.next().unwrap_or_else(|| q.clone());
-        (next(), next())
+        let all = q.custom_call("__cudnn$fmhaSoftmax", &operands, &attrs, &results);
+        let [output, statistics, _] = all.try_into().expect("a value for each result");
+        (output, statistics)
     }
 
     /// The adjoints of q, k and v by that of the output.
@@ -90,7 +90,8 @@ impl Attention {
         let of_results = [HEADS_BEHIND, HEADS_BEHIND, HEADS_BEHIND, &[0]];
         let attrs = self.attrs(q, k, &products, &of_operands, &of_results);
         let all = q.custom_call("__cudnn$fmhaSoftmaxBackward", &operands, &attrs, &results);
-        [0, 1, 2].map(|i| all.get(i).unwrap_or(q).clone())
+        let [q, k, v, _] = all.try_into().expect("a value for each result");
+        [q, k, v]
     }
 
     /// What follows the target's name: the version of the interface, layouts, and the JSON that the plugin reads.

@@ -63,10 +63,10 @@ impl TaskRendezvous {
     /// Sends the fetched variables: this task's partition of the step has ended.
     pub(crate) fn send_fetched(&self) {
         for (key, value) in std::mem::take(&mut *self.fetched.lock()) {
-            // Fails if the step was cancelled, too: the receiver has the cause then.
-            let sent = value.without_alias_on_host().and_then(|value| self.local.send(&key, value));
-            if let Err(e) = sent {
-                self.abort(&e);
+            match value.without_alias_on_host() {
+                // Fails if the step was cancelled: the receiver gets the cause then.
+                Ok(value) => drop(self.local.send(&key, value)),
+                Err(e) => self.abort(&e),
             }
         }
     }
