@@ -26,6 +26,7 @@ pub mod shape;
 pub mod structural;
 mod subgraph;
 mod value;
+mod work;
 
 pub use attr::{AttrValue, Attrs, IntoAttr, NodeAttrs};
 pub use branching::{Branch, LoopOptions};
@@ -43,6 +44,7 @@ pub use role::Role;
 pub use scope::{NodeBuilder, Output, Scope};
 pub use shape::{ShapeContext, ShapeFn};
 pub use value::{PartialValue, ValueContext, ValueFn};
+pub use work::{Work, WorkContext, WorkFn, tensor_bytes};
 
 /// The newest graph version that TensorFlow 2.21 writes, and that this crate reads.
 pub const GRAPH_VERSION: i32 = 2474;

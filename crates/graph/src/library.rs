@@ -9,7 +9,7 @@ use thalweg_proto::attr_value::Value;
 use thalweg_tensor::{Context, DType, Result, ensure, err};
 
 use crate::op::{ArgDef, ArgType, AttrDef, AttrKind, Flag, Op};
-use crate::{AttrValue, Gradient, Node, Role, functional_gradient, shape};
+use crate::{AttrValue, Gradient, Node, Role, Work, functional_gradient, shape};
 
 /// Functions by name, with the gradient functions that clients registered for them.
 #[derive(Clone, Default)]
@@ -179,6 +179,7 @@ fn op_from_signature(signature: &pb::OpDef) -> Result<Op> {
         value: None,
         gradient: Gradient::By(functional_gradient::direct_call),
         role: Role::Function,
+        work: Work::none,
     })
 }
 

@@ -4,6 +4,7 @@ use thalweg_tensor::{DType, PartialShape, Result, bail, ensure, err};
 
 use crate::shape::{self, ShapeFn};
 use crate::value::ValueFn;
+use crate::work::{Work, WorkFn};
 use crate::{AttrValue, Attrs, Gradient, GradientFn, Role};
 
 /// The definition of an op, as its family states it.
@@ -33,6 +34,8 @@ pub struct OpDef {
     pub gradient: Gradient,
     /// Role for passes and the executor.
     pub role: Role,
+    /// The work of a node, for the cost model.
+    pub work: WorkFn,
 }
 
 impl OpDef {
@@ -48,6 +51,7 @@ impl OpDef {
             value: None,
             gradient: Gradient::Unknown,
             role: Role::Ordinary,
+            work: Work::per_element,
         }
     }
 
@@ -64,6 +68,11 @@ impl OpDef {
     /// This op in the role `role`.
     pub const fn with_role(self, role: Role) -> OpDef {
         OpDef { role, ..self }
+    }
+
+    /// Sets the work of a node; else it is [`Work::per_element`].
+    pub const fn with_work(self, work: WorkFn) -> OpDef {
+        OpDef { work, ..self }
     }
 
     /// Sets the gradient function.
@@ -128,6 +137,8 @@ pub struct Op {
     pub gradient: Gradient,
     /// Role for passes and the executor.
     pub role: Role,
+    /// The work of a node, for the cost model.
+    pub work: WorkFn,
 }
 
 /// One input or output argument of an op; it may be a list of tensors.
@@ -213,8 +224,8 @@ impl Op {
     /// The op with definition `def` and its interface (see [`OpDef::interface`]).
     pub(crate) fn of(def: &OpDef, interface: &str) -> Result<Op> {
         let interface = Op::parse_interface(def.name, interface)?;
-        let &OpDef { shape, value, gradient, role, .. } = def;
-        Ok(Op { shape, value, gradient, role, ..interface })
+        let &OpDef { shape, value, gradient, role, work, .. } = def;
+        Ok(Op { shape, value, gradient, role, work, ..interface })
     }
 
     /// Parses `inputs | outputs | attrs | flags`, each a list separated by `;`.
@@ -252,6 +263,7 @@ impl Op {
             value: None,
             gradient: Gradient::Unknown,
             role: Role::Ordinary,
+            work: Work::per_element,
         })
     }
 

@@ -134,6 +134,8 @@ pub struct DeviceDescription {
     pub flops_per_second: f64,
     /// Speed of its own memory, bytes per second.
     pub memory_bytes_per_second: f64,
+    /// Time to start a kernel.
+    pub start_seconds: f64,
     /// Bytes it can hold.
     pub memory_bytes: u64,
     /// Whether its memory is the host's, so that no copy is needed between the two.
@@ -148,6 +150,7 @@ impl DeviceDescription {
             incarnation: 1,
             flops_per_second: 1e11,
             memory_bytes_per_second: 2e10,
+            start_seconds: 5e-7,
             memory_bytes,
             shares_host_memory: true,
         }

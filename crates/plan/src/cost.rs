@@ -1,16 +1,8 @@
 //! Cost model: time of nodes and transfers, sizes of tensors.
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::{Endpoint, Graph, NodeId};
+use thalweg_graph::{Endpoint, Graph, NodeId, WorkContext};
 use thalweg_kernel::{DeviceDescription, DeviceName};
-use thalweg_tensor::{DType, PartialShape};
-
-/// Assumed bytes of a tensor of unknown shape.
-const UNKNOWN_BYTES: u64 = 1024;
-/// Assumed bytes of an element that is an object: a string, a handle, a variant.
-const OBJECT_BYTES: usize = 16;
-/// Time to start a kernel.
-const OVERHEAD_SECONDS: f64 = 1e-6;
 
 /// Cost of a node on a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,39 +17,36 @@ pub struct NodeCost {
 pub trait CostSource {
     /// The cost of `node` on `device`.
     fn cost(&self, graph: &Graph, node: NodeId, device: &DeviceDescription) -> NodeCost;
+
+    /// The size of a tensor.
+    fn tensor_bytes(&self, graph: &Graph, tensor: Endpoint) -> u64 {
+        tensor_bytes(graph, tensor)
+    }
 }
 
-/// Estimates from shapes: a node is memory bound and moves its inputs and outputs once.
+/// Estimates from shapes: arithmetic and memory traffic, as each op states them, overlap; the device's
+/// time to start a kernel does not.
 pub struct StaticCosts;
 
 impl CostSource for StaticCosts {
     fn cost(&self, graph: &Graph, node: NodeId, device: &DeviceDescription) -> NodeCost {
         let node = graph.node(node);
-        let inputs = node.inputs.iter().map(|&e| tensor_bytes(graph, e));
-        let inputs = inputs.fold(0, u64::saturating_add);
-        let outputs = node.outputs.iter().map(|o| bytes_of(&o.shape, o.dtype));
-        let output_bytes = outputs.fold(0, u64::saturating_add);
-        let moved = inputs.saturating_add(output_bytes) as f64;
+        let context = WorkContext::new(graph, node);
+        let work = context.work();
+        let busy =
+            (work.flops / device.flops_per_second).max(work.bytes / device.memory_bytes_per_second);
+        let output_bytes: f64 = (0..context.outputs()).map(|i| context.output_bytes(i)).sum();
         NodeCost {
-            seconds: OVERHEAD_SECONDS + moved / device.memory_bytes_per_second,
-            output_bytes,
+            seconds: device.start_seconds + work.seconds + busy,
+            output_bytes: output_bytes as u64,
         }
     }
 }
 
-/// Size of an output; `UNKNOWN_BYTES` if its shape is not known.
+/// Size of an output; what is not known of its shape is assumed.
 pub(crate) fn tensor_bytes(graph: &Graph, tensor: Endpoint) -> u64 {
     let output = graph.output(tensor);
-    bytes_of(&output.shape, output.dtype)
-}
-
-/// Size of a tensor of this shape; `UNKNOWN_BYTES` if it is not known.
-pub(crate) fn bytes_of(shape: &PartialShape, dtype: DType) -> u64 {
-    let element_bytes = if dtype.is_object() { OBJECT_BYTES } else { dtype.size() };
-    match shape.to_shape() {
-        Some(shape) => (shape.num_elements() as u64).saturating_mul(element_bytes as u64),
-        None => UNKNOWN_BYTES,
-    }
+    thalweg_graph::tensor_bytes(&output.shape, output.dtype) as u64
 }
 
 /// Latency and bandwidth between devices.

@@ -10,13 +10,12 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 use thalweg_graph::{
-    AttrValue, Attrs, Endpoint, Graph, IntoAttr, Node, NodeId, Op, OutputInfo, Role,
+    AttrValue, Attrs, Endpoint, Graph, IntoAttr, Node, NodeId, Op, OutputInfo, Role, tensor_bytes,
 };
 use thalweg_kernel::DeviceDescription;
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, err};
 
 use crate::aliases::{FETCHED_ALIAS, fetches_alias};
-use crate::cost::bytes_of;
 use crate::late_receives::{Received, receive_late};
 use crate::{Frame, Frames, Partition, Placement, Target};
 
@@ -355,7 +354,7 @@ impl<'a> Partitioner<'a> {
         self.push(from, send);
         let mut recv = Node::bare(format!("{name}_R{edge}"), self.recv.clone());
         recv.attrs = transfer_attrs("tensor_type", output.dtype, &tensor_name, source, target);
-        let bytes = bytes_of(&output.shape, output.dtype);
+        let bytes = tensor_bytes(&output.shape, output.dtype) as u64;
         recv.outputs = smallvec![output];
         if !self.has_control_flow {
             recv.attrs.set(NEVER_DEAD, true.into_attr());

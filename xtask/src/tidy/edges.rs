@@ -24,11 +24,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "train",
         &["tensor", "formats", "graph", "kernel", "ops", "runtime", "cluster", "storage", "api"],
     ),
+    ("sim", &["proto", "tensor", "graph", "kernel", "ops", "plan", "runtime", "api", "train"]),
     (
         "cli",
         &[
             "proto", "tensor", "formats", "graph", "kernel", "ops", "plan", "accel", "runtime",
-            "cluster", "serve", "storage", "api", "train",
+            "cluster", "serve", "storage", "api", "train", "sim",
         ],
     ),
 ];
