@@ -108,7 +108,7 @@ fn options(accelerator: Option<&Arc<Accelerator>>) -> SessionOptions {
     let mut options =
         SessionOptions { devices, memory_limit_bytes: HOST_BYTES, ..session_options() };
     options.plan.allow_soft_placement = true;
-    options.plan.choice = thalweg_plan::Choice::First;
+    options.plan.choice = thalweg_plan::Choice::Default;
     options
 }
 

@@ -1,11 +1,10 @@
-//! Choice of a device for each colocation group among the feasible ones.
+//! TensorFlow's default rules for the device of a colocation group. `schedule` has the cost model's.
 
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Graph, Node, NodeId};
 
 use crate::Target;
 use crate::aliases::{Aliases, forwarded_inputs};
-use crate::cost::tensor_bytes;
 use crate::groups::Groups;
 use crate::place::{Placement, Reason};
 
@@ -29,7 +28,8 @@ pub(crate) fn by_default(graph: &Graph, groups: &Groups<'_>, target: &Target<'_>
             let devices = groups.devices(root);
             let preferred = preferred.filter(|d| devices.contains(d));
             reasons[id.index()] = match (devices.len(), preferred) {
-                (1, _) => Reason::OnlyChoice,
+                (1, _) if graph.node(id).device.is_empty() => Reason::OnlyDevice,
+                (1, _) => Reason::Constraint,
                 (_, Some(_)) => Reason::WithReaders,
                 _ => Reason::Default,
             };
@@ -54,7 +54,7 @@ pub(crate) fn by_default(graph: &Graph, groups: &Groups<'_>, target: &Target<'_>
     for id in graph.ids().filter(|id| is_source(graph.node(*id))) {
         devices[id.index()] = choose(id, agreed[id.index()], &mut reasons);
     }
-    Placement { devices, reasons, predicted: Vec::new() }
+    Placement { devices, reasons, ..Placement::default() }
 }
 
 /// The nodes without a device constraint that may forward a reference, in topological order.
@@ -88,50 +88,4 @@ fn device_of_readers(graph: &Graph, devices: &[u32]) -> Vec<Option<u32>> {
         }
     }
     agreed.into_iter().map(|d| (d < SEVERAL).then_some(d)).collect()
-}
-
-/// List scheduling: simulates the devices in topological order and puts each group where its first
-/// node finishes earliest.
-pub(crate) fn by_finish(graph: &Graph, groups: &Groups<'_>, target: &Target<'_>) -> Placement {
-    let mut free_at = vec![0.0f64; target.devices.len()];
-    let mut decided: FxHashMap<u32, u32> = FxHashMap::default();
-    let mut placement = Placement {
-        devices: vec![0; graph.len()],
-        reasons: vec![Reason::OnlyChoice; graph.len()],
-        predicted: vec![(0.0, 0.0); graph.len()],
-    };
-    for id in graph.topological_order() {
-        let root = groups.root_of(id);
-        let choices = groups.devices(root);
-        let finish = |d: u32| {
-            let device = &target.devices[d as usize];
-            let arrival = |source: NodeId, bytes: u64| {
-                let from = &target.devices[placement.devices[source.index()] as usize];
-                placement.predicted[source.index()].1
-                    + target.links.seconds(&from.name, &device.name, bytes)
-            };
-            let node = graph.node(id);
-            let data = node.inputs.iter().map(|e| arrival(e.node, tensor_bytes(graph, *e)));
-            let control = node.control_inputs.iter().map(|&source| arrival(source, 0));
-            let start = data.chain(control).fold(free_at[d as usize], f64::max);
-            (start, start + target.costs.cost(graph, id, device).seconds)
-        };
-        let (device, reason) = match (decided.get(&root), choices) {
-            (Some(&device), _) => (device, Reason::Colocated),
-            (None, [only]) => (*only, Reason::OnlyChoice),
-            // Ties go to the first device.
-            (None, several) => {
-                let best =
-                    several.iter().copied().min_by(|&a, &b| finish(a).1.total_cmp(&finish(b).1));
-                (best.unwrap_or(0), Reason::EarliestFinish)
-            }
-        };
-        let (start, end) = finish(device);
-        decided.insert(root, device);
-        free_at[device as usize] = end;
-        placement.devices[id.index()] = device;
-        placement.reasons[id.index()] = reason;
-        placement.predicted[id.index()] = (start, end);
-    }
-    placement
 }

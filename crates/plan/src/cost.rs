@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Endpoint, Graph, NodeId, WorkContext};
-use thalweg_kernel::{DeviceDescription, DeviceName};
+use thalweg_kernel::{ACCELERATORS, DeviceDescription, DeviceName};
 
 /// Cost of a node on a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +54,8 @@ pub(crate) fn tensor_bytes(graph: &Graph, tensor: Endpoint) -> u64 {
 pub struct Links {
     /// Latency and bytes per second between two devices of one task.
     pub within_task: (f64, f64),
+    /// Latency and bytes per second between an accelerator and another device of its task.
+    pub to_accelerator: (f64, f64),
     /// Latency and bytes per second between tasks.
     pub between_tasks: (f64, f64),
     /// Latency and bytes per second of other pairs of devices.
@@ -64,6 +66,7 @@ impl Default for Links {
     fn default() -> Self {
         Links {
             within_task: (2e-6, 1e10),
+            to_accelerator: (2e-5, 1e10),
             between_tasks: (1e-4, 1e9),
             exceptions: FxHashMap::default(),
         }
@@ -71,15 +74,32 @@ impl Default for Links {
 }
 
 impl Links {
+    /// Latency and bytes per second of a link that is no exception.
+    pub(crate) fn usual(&self, is_same_task: bool, has_accelerator: bool) -> (f64, f64) {
+        match (is_same_task, has_accelerator) {
+            (false, _) => self.between_tasks,
+            (true, true) => self.to_accelerator,
+            (true, false) => self.within_task,
+        }
+    }
+
+    /// Latency and bytes per second between two devices.
+    pub fn between(&self, from: &DeviceName, to: &DeviceName) -> (f64, f64) {
+        if !self.exceptions.is_empty()
+            && let Some(&link) = self.exceptions.get(&(from.clone(), to.clone()))
+        {
+            return link;
+        }
+        let is_accelerator = |d: &DeviceName| ACCELERATORS.contains(&d.device_type.as_str());
+        self.usual(from.is_same_task(to), is_accelerator(from) || is_accelerator(to))
+    }
+
     /// Time to transfer `bytes` from one device to another.
     pub fn seconds(&self, from: &DeviceName, to: &DeviceName, bytes: u64) -> f64 {
         if from == to {
             return 0.0;
         }
-        let same_task = (&from.job, from.replica, from.task) == (&to.job, to.replica, to.task);
-        let usual = if same_task { self.within_task } else { self.between_tasks };
-        let (latency, rate) =
-            self.exceptions.get(&(from.clone(), to.clone())).copied().unwrap_or(usual);
+        let (latency, rate) = self.between(from, to);
         latency + bytes as f64 / rate
     }
 }

@@ -12,6 +12,7 @@ mod groups;
 mod host_state;
 mod late_receives;
 mod lower;
+mod measured;
 mod multi_device;
 mod optimize;
 mod partition;
@@ -19,6 +20,7 @@ mod place;
 mod prune;
 mod region_members;
 mod regions;
+mod schedule;
 mod source_sets;
 mod specialize;
 
@@ -34,6 +36,7 @@ pub use cost::{CostSource, Links, NodeCost, StaticCosts};
 pub use evaluate::Evaluator;
 pub use frames::{Frame, Frames};
 pub use lower::{LowerSelection, lower};
+pub use measured::{MeasuredCosts, MeasuredSource, Measurement, NodeRun};
 pub use optimize::optimize;
 pub use partition::{BFLOAT16_SENDS, NEVER_DEAD, partition};
 pub use place::{Placement, Reason, place};
@@ -149,11 +152,38 @@ pub struct Options {
 /// How a device is chosen among several feasible ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// The device on which the node would finish first, by simulation (list scheduling).
+    /// TensorFlow's default rules: an accelerator of the client's task, else the client's device, else
+    /// the first by name.
     #[default]
-    EarliestFinish,
-    /// The client's device, else the first by name: TensorFlow's default.
-    First,
+    Default,
+    /// By the cost model, where the node would finish first; nodes are placed in the order of the
+    /// longest path below them.
+    Greedy,
+    /// By the cost model, where the node would finish first; the node that can start first is placed
+    /// first (m-ETF).
+    Etf,
+    /// What is predicted to be fastest of these, and of everything on one device.
+    Auto,
+}
+
+impl Choice {
+    /// The names that users write.
+    pub const NAMES: [(&'static str, Choice); 4] = [
+        ("default", Choice::Default),
+        ("greedy", Choice::Greedy),
+        ("etf", Choice::Etf),
+        ("auto", Choice::Auto),
+    ];
+
+    /// The choice of this name.
+    pub fn from_name(name: &str) -> Option<Choice> {
+        Self::NAMES.iter().find(|(n, _)| *n == name).map(|&(_, choice)| choice)
+    }
+
+    /// The name of the choice.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, choice)| *choice == self).map_or("", |(name, _)| name)
+    }
 }
 
 impl Default for Options {

@@ -11,9 +11,10 @@ use thalweg_graph::{Graph, Node};
 use thalweg_kernel::{DeviceDescription, DeviceSpec};
 use thalweg_tensor::{Code, Context, Error, Result, err};
 
-use crate::choose::{by_default, by_finish};
+use crate::choose::by_default;
 use crate::groups::Groups;
 use crate::host_state::HostState;
+use crate::schedule::{Order, by_best, by_finish};
 use crate::{Choice, Frames, Target};
 
 /// The devices of nodes.
@@ -23,8 +24,14 @@ pub struct Placement {
     pub devices: Vec<u32>,
     /// For each node, the reason for its device.
     pub reasons: Vec<Reason>,
-    /// For each node, its start and finish times in the simulation, in seconds; empty without one.
+    /// For each node, the start and finish that the cost model predicts, in seconds; empty for the
+    /// default rules.
     pub predicted: Vec<(f64, f64)>,
+    /// For each node by which the device of a group was chosen, the devices that were tried and when it
+    /// would have finished there; empty for the default rules.
+    pub elsewhere: Vec<Box<[(u32, f64)]>>,
+    /// The predicted duration of the step in seconds; 0 for the default rules.
+    pub seconds: f64,
 }
 
 impl Placement {
@@ -37,22 +44,45 @@ impl Placement {
         retain(&mut self.devices, is_kept);
         retain(&mut self.reasons, is_kept);
         retain(&mut self.predicted, is_kept);
+        retain(&mut self.elsewhere, is_kept);
     }
 }
 
 /// Why a node has its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Only one device is feasible.
-    OnlyChoice,
+    /// The client's device string leaves no other.
+    Constraint,
+    /// No other device has kernels for it, or its state is there already.
+    OnlyDevice,
     /// Another node of its colocation group was placed first.
     Colocated,
-    /// It finishes earliest there.
+    /// By the cost model it finishes first there.
     EarliestFinish,
-    /// All its readers are there.
+    /// By the cost model it would finish earlier elsewhere, where there is no memory left.
+    Memory,
+    /// The first node that needs it is there.
     WithReaders,
-    /// The default device.
+    /// The whole step was predicted to end first with everything there.
+    Given,
+    /// TensorFlow's default rules.
     Default,
+}
+
+impl Reason {
+    /// A few words for logs.
+    pub fn text(self) -> &'static str {
+        match self {
+            Reason::Constraint => "device constraint",
+            Reason::OnlyDevice => "only device",
+            Reason::Colocated => "colocation",
+            Reason::EarliestFinish => "earliest finish",
+            Reason::Memory => "memory elsewhere",
+            Reason::WithReaders => "with its reader",
+            Reason::Given => "all on one device",
+            Reason::Default => "default",
+        }
+    }
 }
 
 /// Gives every node a device, whose full name the nodes of the returned graph have.
@@ -71,11 +101,11 @@ pub(crate) fn place_beside(
     }
     let frames = Frames::of(&graph)?;
     let groups = Groups::of(&graph, &frames, target, host_state)?;
-    // The simulation knows nothing yet of regions, which make small nodes on accelerators cheap.
-    let has_accelerator = target.devices.iter().any(DeviceDescription::is_accelerator);
     let placement = match target.options.choice {
-        Choice::EarliestFinish if !has_accelerator => by_finish(&graph, &groups, target),
-        _ => by_default(&graph, &groups, target),
+        Choice::Default => by_default(&graph, &groups, target),
+        Choice::Greedy => by_finish(&graph, &groups, target, Order::LongestPath)?,
+        Choice::Etf => by_finish(&graph, &groups, target, Order::EarliestStart)?,
+        Choice::Auto => by_best(&graph, &groups, target)?,
     };
     let names: Vec<Arc<str>> = target.devices.iter().map(|d| d.name.to_string().into()).collect();
     for (id, &device) in graph.ids().zip(&placement.devices) {
@@ -102,8 +132,8 @@ fn place_on_one(mut graph: Graph, target: &Target<'_>) -> Result<(Graph, Placeme
     }
     let placement = Placement {
         devices: vec![0; graph.len()],
-        reasons: vec![Reason::OnlyChoice; graph.len()],
-        predicted: Vec::new(),
+        reasons: vec![Reason::OnlyDevice; graph.len()],
+        ..Placement::default()
     };
     Ok((graph, placement))
 }

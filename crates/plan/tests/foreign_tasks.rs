@@ -88,7 +88,7 @@ fn other_tasks_get_ops_that_tensorflow_knows() {
                 lower,
                 bfloat16_transfers,
                 allow_soft_placement: true,
-                choice: Choice::First,
+                choice: Choice::Default,
             };
             let plan = plan(&graph, step, options);
             let (own, others): (Vec<&Partition>, Vec<&Partition>) =

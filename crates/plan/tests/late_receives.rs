@@ -21,7 +21,7 @@ fn on_worker(s: &Scope, end: &str) -> Graph {
         costs: &StaticCosts,
         kernels: &kernel_registry(FAMILIES),
         pins: &Pins::default(),
-        options: Options { choice: Choice::First, ..Options::default() },
+        options: Options { choice: Choice::Default, ..Options::default() },
     };
     let signature = StepSignature::resolve(&graph, &[], &[], &[end]).unwrap();
     compile(&graph, &signature, &target).unwrap().partitions.swap_remove(0).graph

@@ -25,7 +25,7 @@ fn world(cpus: u32) -> World {
         links: Links::default(),
         kernels: kernel_registry(FAMILIES),
         pins: Pins::default(),
-        options: Options { optimize: false, ..Options::default() },
+        options: Options { optimize: false, choice: Choice::Greedy, ..Options::default() },
     }
 }
 
@@ -237,7 +237,7 @@ fn cluster(tasks: &[(&str, u32)]) -> World {
         |&(job, task): &(&str, u32)| DeviceDescription::cpu(DeviceName::cpu(job, task, 0), 1 << 30);
     let mut w = world(1);
     w.devices = tasks.iter().map(cpu).collect();
-    w.options.choice = Choice::First;
+    w.options.choice = Choice::Default;
     w
 }
 

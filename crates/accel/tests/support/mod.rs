@@ -41,6 +41,6 @@ pub(crate) fn options(accelerator: &Arc<Accelerator>) -> SessionOptions {
     let devices = vec![HostDevice::shared(cpu), accelerator.clone().named(name, 2)];
     let mut options = SessionOptions { devices, ..SessionOptions::default() };
     options.plan.allow_soft_placement = true;
-    options.plan.choice = thalweg_plan::Choice::First;
+    options.plan.choice = thalweg_plan::Choice::Default;
     options
 }

@@ -102,7 +102,7 @@ fn placement(registry: &Registry, graph: &Graph) -> Vec<bool> {
     let accelerator =
         DeviceDescription { name: accelerator, shares_host_memory: false, ..cpu.clone() };
     let options =
-        Options { allow_soft_placement: true, choice: Choice::First, ..Options::default() };
+        Options { allow_soft_placement: true, choice: Choice::Default, ..Options::default() };
     let target = Target {
         devices: &[cpu, accelerator],
         links: &Links::default(),

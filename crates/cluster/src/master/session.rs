@@ -65,7 +65,7 @@ impl MasterSession {
         let mut options = config::session_options(task, &config)?;
         if let Some(peers) = &peers {
             options.remote_tasks = Some(peers.clone());
-            options.plan.choice = Choice::First;
+            options.plan.choice = Choice::Default;
         }
         let devices = options.devices.iter().map(|d| attributes(d.description())).collect();
         Ok(MasterSession {
