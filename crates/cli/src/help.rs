@@ -10,6 +10,7 @@ use crate::Cli;
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Run graphs", &["run", "check", "ops", "devices"]),
     ("Train", &["quickstart", "launch"]),
+    ("Plan", &["simulate"]),
     ("Serve models", &["serve"]),
     ("Clusters", &["server", "cluster", "health"]),
     ("Files", &["inspect", "checkpoint", "tfrecord", "events"]),

@@ -32,6 +32,7 @@ pub mod quickstart;
 pub mod run;
 pub mod serve;
 pub mod server;
+pub mod simulate;
 mod step;
 mod supervise;
 pub mod tfrecord;
@@ -73,6 +74,7 @@ enum Command {
     Run(run::Args),
     Serve(Box<serve::Args>),
     Server(server::Args),
+    Simulate(simulate::Args),
     Tfrecord(tfrecord::Args),
 }
 
@@ -136,6 +138,7 @@ fn carry_out(command: &Command, families: &[&Family], out: &mut dyn Write) -> Re
         Command::Run(args) => run::run(args, &registry()?, out),
         Command::Serve(args) => serve::run(args, &registry()?, out),
         Command::Server(args) => server::run(args, &registry()?, out),
+        Command::Simulate(args) => simulate::run(args, &registry()?, out),
         Command::Tfrecord(args) => tfrecord::run(args, out),
     }
 }

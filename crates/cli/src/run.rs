@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use thalweg_cluster::Connect;
 use thalweg_graph::Graph;
-use thalweg_runtime::{Session, SessionOptions};
+use thalweg_runtime::{PlacedNode, Session, SessionOptions};
 use thalweg_storage::ByUrl;
 use thalweg_tensor::{Context, Result};
 
 use crate::accelerator::AcceleratorFlags;
+use crate::simulate::CostFlags;
 use crate::step::{AnySession, Step};
 use crate::{Failure, Registry, files, graph_file, model, names, value};
 
@@ -69,6 +70,13 @@ pub struct Args {
 
     #[command(flatten)]
     pub(crate) accelerators: AcceleratorFlags,
+
+    #[command(flatten)]
+    pub(crate) costs: CostFlags,
+
+    /// Print the device of each node and the reason for it to standard error
+    #[arg(long, help_heading = "Placement")]
+    pub(crate) explain: bool,
 
     /// Deadline of a step in seconds [default: none]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true,
@@ -138,14 +146,22 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         return ran.and_then(|()| Ok(closed?));
     }
     let options = session_options(args, SessionOptions::default())?;
+    let measured = options.cost_model.measured.clone();
     let session = Session::new(graph, registry.kernels.clone(), options)?;
-    step.run_and_write(args, &AnySession::Local(&session), out)
+    step.run_and_write(args, &AnySession::Local(&session), out)?;
+    args.costs.save(&measured)
 }
 
 /// The session options of the arguments.
 pub(crate) fn session_options(args: &Args, mut options: SessionOptions) -> Result<SessionOptions> {
     options = args.accelerators.apply(args.device.as_deref(), options)?;
     options.environment.storage = Arc::new(ByUrl::default());
+    options = args.costs.apply(options)?;
+    if args.explain {
+        options.placement_log = Some(Arc::new(|placed: &PlacedNode<'_>| {
+            eprintln!("{}: ({}): {}: {placed}", placed.node, placed.op, placed.device);
+        }));
+    }
     if let Some(threads) = args.threads {
         (options.inter_threads, options.intra_threads) = (threads.into(), threads.into());
     }

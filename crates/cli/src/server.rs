@@ -16,7 +16,7 @@ use thalweg_cluster::{
 };
 use thalweg_formats::{LocalStorage, NoStorage, Rooted, Storage};
 use thalweg_proto::{self as pb, text};
-use thalweg_runtime::Pool;
+use thalweg_runtime::{Pool, SharedCosts};
 use thalweg_storage::{AllowedUrls, ByUrl};
 use thalweg_tensor::{Context, Result, bail, ensure, err};
 use tokio::io::AsyncReadExt;
@@ -29,6 +29,7 @@ use tracing::{info, warn};
 use crate::accelerator::AcceleratorFlags;
 use crate::orphans::{self, Children};
 use crate::ports::parse_port;
+use crate::simulate::CostFlags;
 use crate::{Failure, Registry, cluster, descriptors};
 
 /// The default port.
@@ -62,6 +63,9 @@ pub struct Args {
 
     #[command(flatten)]
     timeouts: Timeouts,
+
+    #[command(flatten)]
+    costs: CostFlags,
 
     #[command(flatten)]
     shutdown: ShutdownFlags,
@@ -312,6 +316,9 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         Transport::Grpc => TensorTransport::Grpc,
     };
     options.accelerators = args.accelerators.open()?;
+    options.placement = args.costs.placement.unwrap_or_default();
+    options.cost_model = args.costs.cost_model()?;
+    let measured = options.cost_model.measured.clone();
     let task = Task::new(options, registry.ops.clone(), registry.kernels.clone());
     let task = Arc::new(task);
     let member = match place.cluster.is_empty() {
@@ -329,7 +336,34 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         .enable_all()
         .build()
         .map_err(Failure::Output)?;
-    runtime.block_on(serve(server, &place.address, args.shutdown.with_parent, &member, out))
+    runtime.block_on(async {
+        let keeping = keep_costs(args.costs.clone(), measured.clone());
+        tokio::select! {
+            served = serve(server, &place.address, args.shutdown.with_parent, &member, out) => served,
+            never = keeping => never,
+        }
+    })?;
+    args.costs.save(&measured)
+}
+
+/// How often measured costs are written while the server runs.
+const COSTS_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Writes measured costs now and then, if there is a file for them; never completes without an error.
+async fn keep_costs(flags: CostFlags, measured: SharedCosts) -> Result<(), Failure> {
+    let mut written = measured.read().len();
+    loop {
+        tokio::time::sleep(COSTS_INTERVAL).await;
+        let count = measured.read().len();
+        if flags.costs.is_some() && count != written {
+            written = count;
+            let (flags, measured) = (flags.clone(), measured.clone());
+            let saving = tokio::task::spawn_blocking(move || flags.save(&measured));
+            if !matches!(saving.await, Ok(Ok(()))) {
+                warn!(target: "thalweg::server", "the measured costs could not be written");
+            }
+        }
+    }
 }
 
 fn session_config(args: &Args) -> Result<pb::ConfigProto> {

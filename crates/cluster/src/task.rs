@@ -9,8 +9,9 @@ use thalweg_kernel::{
     Device, DeviceDescription, DeviceName, Environment, HostDevice, KernelRegistry, PhysicalDevice,
     ResourceManager, StateObserver, name_devices,
 };
+use thalweg_plan::Choice;
 use thalweg_proto as pb;
-use thalweg_runtime::{memory_limit_bytes, system_environment};
+use thalweg_runtime::{CostModel, memory_limit_bytes, system_environment};
 use thalweg_tensor::{Budget, Result, ensure};
 
 use crate::cluster_spec::TaskName;
@@ -62,6 +63,10 @@ pub struct TaskOptions {
     pub session_config: pb::ConfigProto,
     /// Its accelerators. Tasks of one process may share them.
     pub accelerators: Vec<Arc<dyn PhysicalDevice>>,
+    /// How its clients' sessions choose devices, if their configs do not say it.
+    pub placement: Choice,
+    /// What devices, transfers and nodes cost; its clients' sessions share it.
+    pub cost_model: CostModel,
 }
 
 impl Default for TaskOptions {
@@ -80,6 +85,8 @@ impl Default for TaskOptions {
             observer: None,
             session_config: pb::ConfigProto::default(),
             accelerators: Vec::new(),
+            placement: Choice::default(),
+            cost_model: CostModel::default(),
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Cost model: time of nodes and transfers, sizes of tensors.
 
-use rustc_hash::FxHashMap;
 use thalweg_graph::{Endpoint, Graph, NodeId, WorkContext};
-use thalweg_kernel::{ACCELERATORS, DeviceDescription, DeviceName};
+use thalweg_kernel::{ACCELERATORS, DeviceDescription, DeviceName, DeviceSpec};
 
 /// Cost of a node on a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,6 +48,39 @@ pub(crate) fn tensor_bytes(graph: &Graph, tensor: Endpoint) -> u64 {
     thalweg_graph::tensor_bytes(&output.shape, output.dtype) as u64
 }
 
+/// Speeds of devices that differ from what their descriptions say, by pattern: the last that matches a
+/// device counts.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceSpeeds(pub Vec<(DeviceSpec, DeviceSpeed)>);
+
+/// What is known of a device's speed; `None` leaves what its description says.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DeviceSpeed {
+    /// Floating-point operations per second.
+    pub flops_per_second: Option<f64>,
+    /// Bytes per second of its own memory.
+    pub memory_bytes_per_second: Option<f64>,
+    /// Time to start a kernel.
+    pub start_seconds: Option<f64>,
+    /// Bytes it can hold.
+    pub memory_bytes: Option<u64>,
+}
+
+impl DeviceSpeeds {
+    /// The description with the speed that is known of the device.
+    pub fn describe(&self, mut device: DeviceDescription) -> DeviceDescription {
+        for (_, speed) in self.0.iter().filter(|(spec, _)| spec.matches(&device.name)) {
+            let DeviceSpeed { flops_per_second, .. } = *speed;
+            device.flops_per_second = flops_per_second.unwrap_or(device.flops_per_second);
+            let bandwidth = speed.memory_bytes_per_second;
+            device.memory_bytes_per_second = bandwidth.unwrap_or(device.memory_bytes_per_second);
+            device.start_seconds = speed.start_seconds.unwrap_or(device.start_seconds);
+            device.memory_bytes = speed.memory_bytes.unwrap_or(device.memory_bytes);
+        }
+        device
+    }
+}
+
 /// Latency and bandwidth between devices.
 #[derive(Clone, Debug)]
 pub struct Links {
@@ -58,8 +90,9 @@ pub struct Links {
     pub to_accelerator: (f64, f64),
     /// Latency and bytes per second between tasks.
     pub between_tasks: (f64, f64),
-    /// Latency and bytes per second of other pairs of devices.
-    pub exceptions: FxHashMap<(DeviceName, DeviceName), (f64, f64)>,
+    /// Latency and bytes per second from devices that match the first pattern to those that match the
+    /// second; the last that matches counts.
+    pub exceptions: Vec<(DeviceSpec, DeviceSpec, (f64, f64))>,
 }
 
 impl Default for Links {
@@ -68,7 +101,7 @@ impl Default for Links {
             within_task: (2e-6, 1e10),
             to_accelerator: (2e-5, 1e10),
             between_tasks: (1e-4, 1e9),
-            exceptions: FxHashMap::default(),
+            exceptions: Vec::new(),
         }
     }
 }
@@ -85,9 +118,9 @@ impl Links {
 
     /// Latency and bytes per second between two devices.
     pub fn between(&self, from: &DeviceName, to: &DeviceName) -> (f64, f64) {
-        if !self.exceptions.is_empty()
-            && let Some(&link) = self.exceptions.get(&(from.clone(), to.clone()))
-        {
+        let is_it =
+            |e: &&(DeviceSpec, DeviceSpec, (f64, f64))| e.0.matches(from) && e.1.matches(to);
+        if let Some(&(.., link)) = self.exceptions.iter().rev().find(is_it) {
             return link;
         }
         let is_accelerator = |d: &DeviceName| ACCELERATORS.contains(&d.device_type.as_str());

@@ -32,7 +32,7 @@ use thalweg_kernel::{DeviceDescription, DeviceName, KernelRegistry};
 use thalweg_tensor::{Context, Result, Shape, bail, err};
 
 pub use aliases::{Aliases, FETCHED_ALIAS, fetches_alias, forwarded_inputs};
-pub use cost::{CostSource, Links, NodeCost, StaticCosts};
+pub use cost::{CostSource, DeviceSpeed, DeviceSpeeds, Links, NodeCost, StaticCosts};
 pub use evaluate::Evaluator;
 pub use frames::{Frame, Frames};
 pub use lower::{LowerSelection, lower};
@@ -226,6 +226,37 @@ pub fn compile_whole(graph: Graph, target: &Target<'_>) -> Result<Plan> {
 
 /// Makes the plan for steps with the signature `step`.
 pub fn compile(graph: &Graph, step: &StepSignature, target: &Target<'_>) -> Result<Plan> {
+    let (placed, placement) = place_step(graph, step, target)?;
+    partition_step((placed, placement), step, target)
+}
+
+/// The plan for nodes that [`place_step`] has placed.
+pub fn partition_step(
+    (mut placed, mut placement): (Graph, Placement),
+    step: &StepSignature,
+    target: &Target<'_>,
+) -> Result<Plan> {
+    if target.options.optimize {
+        placed = optimize(placed, &mut placement, target.kernels).context(|| "optimize")?;
+    }
+    // What is sent to another task when the partition has ended would come too late for a call of a partial
+    // run.
+    let client = &target.devices[0].name;
+    let is_near = |d: &DeviceDescription| d.name.is_same_task(client);
+    if target.devices.len() > 1 && (!step.is_partial || target.devices.iter().all(is_near)) {
+        placed = aliases::mark_fetches(placed)?;
+    }
+    let partitions = partition(placed, &placement, target).context(|| "partition")?;
+    Ok(Plan { partitions, placement })
+}
+
+/// The nodes that steps with the signature `step` run, each with its device: a plan before it is
+/// optimized and partitioned.
+pub fn place_step(
+    graph: &Graph,
+    step: &StepSignature,
+    target: &Target<'_>,
+) -> Result<(Graph, Placement)> {
     let client = target
         .devices
         .first()
@@ -235,23 +266,18 @@ pub fn compile(graph: &Graph, step: &StepSignature, target: &Target<'_>) -> Resu
         pruned = specialize::specialize(&pruned, step).context(|| "specialize")?;
     }
     let multi_device = multi_device::calls(&pruned, target);
-    if target.options.lower {
-        pruned = lower(&pruned, &LowerSelection::All).context(|| "lower")?;
+    let selection = if target.options.lower {
+        Some(LowerSelection::All)
     } else if !multi_device.is_empty() {
-        pruned = lower(&pruned, &LowerSelection::Nodes(multi_device)).context(|| "lower")?;
+        Some(LowerSelection::Nodes(multi_device))
+    } else {
+        // The cost model places the nodes of a function one by one.
+        let is_chosen = target.options.choice != Choice::Default && target.devices.len() > 1;
+        is_chosen.then_some(LowerSelection::Calls)
+    };
+    if let Some(selection) = selection {
+        pruned = lower(&pruned, &selection).context(|| "lower")?;
     }
     let host_state = host_state::host_state(graph, target);
-    let (mut placed, mut placement) =
-        place::place_beside(pruned, target, &host_state).context(|| "place")?;
-    if target.options.optimize {
-        placed = optimize(placed, &mut placement, target.kernels).context(|| "optimize")?;
-    }
-    // What is sent to another task when the partition has ended would come too late for a call of a partial
-    // run.
-    let is_near = |d: &DeviceDescription| d.name.is_same_task(&client.name);
-    if target.devices.len() > 1 && (!step.is_partial || target.devices.iter().all(is_near)) {
-        placed = aliases::mark_fetches(placed)?;
-    }
-    let partitions = partition(placed, &placement, target).context(|| "partition")?;
-    Ok(Plan { partitions, placement })
+    place::place_beside(pruned, target, &host_state).context(|| "place")
 }

@@ -13,7 +13,7 @@ use thalweg_kernel::{
     AnyKernel, Device, DeviceDescription, DeviceName, Family, HostDevice, KernelContext, KernelSpec,
 };
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
-use thalweg_runtime::{RunOptions, Session, SessionOptions};
+use thalweg_runtime::{PlacedNode, RunOptions, Session, SessionOptions};
 use thalweg_tensor::{Code, DType, DeviceMemory, Result, Tensor, ensure, err};
 
 /// Memory of the test device: only this file's device and kernels can read it.
@@ -210,7 +210,8 @@ fn placement_is_reported_for_the_clients_nodes() {
     });
     let options = SessionOptions {
         devices: vec![cpu(0), cpu(1)],
-        placement_log: Some(Arc::new(move |node, op, device| {
+        placement_log: Some(Arc::new(move |placed: &PlacedNode<'_>| {
+            let PlacedNode { node, op, device, .. } = placed;
             log.lock().unwrap().push(format!("{node}: ({op}): {device}"));
         })),
         ..Default::default()

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
-use thalweg_plan::Options;
+use thalweg_plan::{Choice, Options};
 use thalweg_proto as pb;
-use thalweg_runtime::{PlacementLog, Pool, RunOptions, SessionOptions};
-use thalweg_tensor::{Result, ensure};
+use thalweg_runtime::{PlacedNode, PlacementLog, Pool, RunOptions, SessionOptions};
+use thalweg_tensor::{Result, bail, ensure, err};
 use tracing::info;
 
 use crate::task::{CPUS_MAX, Task};
@@ -63,20 +63,49 @@ pub(crate) fn session_options(task: &Task, config: &pb::ConfigProto) -> Result<S
                 .graph_options
                 .as_ref()
                 .is_some_and(|g| g.enable_bfloat16_sendrecv),
+            choice: placement(config)?.unwrap_or(task.options.placement),
             ..Options::default()
         },
         devices: task.first_devices(cpus.max(cpus_min) as u32),
         resources: (!is_isolated).then(|| task.resources.clone()),
         environment: task.options.environment.clone(),
+        cost_model: task.options.cost_model.clone(),
         placement_log: config.log_device_placement.then(placement_log),
         ..Default::default()
     })
 }
 
-/// Logs the device of each node, in TensorFlow's format.
+/// The name of the custom graph optimizer by which a client's config chooses how devices are chosen, and
+/// that of its parameter. Other servers ignore optimizers that they do not know, or refuse them.
+const PLACEMENT_OPTIMIZER: (&str, &str) = ("placement", "algorithm");
+
+/// How devices are chosen, if the config says it:
+/// `graph_options { rewrite_options { custom_optimizers { name: "placement" parameter_map { key:
+/// "algorithm" value { s: "auto" } } } } }`.
+fn placement(config: &pb::ConfigProto) -> Result<Option<Choice>> {
+    let rewrite = config.graph_options.as_ref().and_then(|g| g.rewrite_options.as_ref());
+    let mut optimizers = rewrite.into_iter().flat_map(|r| &r.custom_optimizers);
+    let (name, parameter) = PLACEMENT_OPTIMIZER;
+    let Some(optimizer) = optimizers.find(|o| o.name == name) else { return Ok(None) };
+    let value = optimizer.parameter_map.get(parameter).and_then(|v| v.value.clone());
+    let Some(pb::attr_value::Value::S(algorithm)) = value else {
+        bail!(InvalidArgument, "the optimizer '{name}' lacks the string parameter '{parameter}'");
+    };
+    let algorithm = String::from_utf8_lossy(&algorithm);
+    let choice = Choice::from_name(&algorithm);
+    let choice = choice.ok_or_else(|| {
+        let known = Choice::NAMES.map(|(name, _)| name).join(", ");
+        err!(InvalidArgument, "there is no placement algorithm '{algorithm}': there are {known}")
+    })?;
+    Ok(Some(choice))
+}
+
+/// Logs the device of each node, in TensorFlow's format, with the reason.
 fn placement_log() -> PlacementLog {
-    Arc::new(|node, op, device| {
-        info!(target: "thalweg::placement", node, op, device, "{node}: ({op}): {device}");
+    Arc::new(|placed: &PlacedNode<'_>| {
+        let PlacedNode { node, op, device, .. } = placed;
+        let reason = placed.to_string();
+        info!(target: "thalweg::placement", node, op, %device, reason, "{node}: ({op}): {device}");
     })
 }
 
@@ -98,6 +127,7 @@ pub(crate) fn run_options(
         trace: options.is_some_and(|o| o.trace_level != no_trace),
         partition_graphs: options.is_some_and(|o| o.output_partition_graphs),
         cost_graph: false,
+        placement: None,
         cancellation: None,
         request_id,
     }

@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use thalweg_graph::Graph;
 use thalweg_kernel::Cancellation;
-use thalweg_plan::Choice;
 use thalweg_proto as pb;
 pub(crate) use thalweg_runtime::PartialRunOutputs;
 use thalweg_runtime::{Callable, NodeWait, PartialRun, RunMetadata, RunOptions, Session};
@@ -65,7 +64,6 @@ impl MasterSession {
         let mut options = config::session_options(task, &config)?;
         if let Some(peers) = &peers {
             options.remote_tasks = Some(peers.clone());
-            options.plan.choice = Choice::Default;
         }
         let devices = options.devices.iter().map(|d| attributes(d.description())).collect();
         Ok(MasterSession {

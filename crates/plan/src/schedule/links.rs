@@ -1,7 +1,7 @@
 //! Links between devices by position, since a look-up by name would be most of the time of a plan.
 
 use rustc_hash::FxHashMap;
-use thalweg_kernel::DeviceDescription;
+use thalweg_kernel::{DeviceDescription, DeviceSpec};
 
 use crate::{Links, Target};
 
@@ -22,16 +22,21 @@ impl<'a> LinkTable<'a> {
             *numbers.entry((&d.name.job, d.name.replica, d.name.task)).or_insert(next)
         });
         let tasks = tasks.collect();
-        let positions: FxHashMap<_, u32> =
-            devices.iter().zip(0u32..).map(|(d, i)| (&d.name, i)).collect();
-        let exceptions = target.links.exceptions.iter().filter_map(|((from, to), &link)| {
-            Some(((*positions.get(from)?, *positions.get(to)?), link))
-        });
+        let mut exceptions = FxHashMap::default();
+        for (from, to, link) in &target.links.exceptions {
+            let matching = |spec: &DeviceSpec| -> Vec<u32> {
+                let all = devices.iter().zip(0u32..);
+                all.filter(|(d, _)| spec.matches(&d.name)).map(|(_, i)| i).collect()
+            };
+            let (sources, targets) = (matching(from), matching(to));
+            let pairs = sources.iter().flat_map(|&a| targets.iter().map(move |&b| (a, b)));
+            exceptions.extend(pairs.map(|pair| (pair, *link)));
+        }
         LinkTable {
             tasks,
             is_accelerator: devices.iter().map(DeviceDescription::is_accelerator).collect(),
             links: target.links,
-            exceptions: exceptions.collect(),
+            exceptions,
         }
     }
 

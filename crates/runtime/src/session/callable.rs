@@ -42,7 +42,7 @@ impl Session {
         targets: &[&str],
     ) -> Result<Callable> {
         let core = self.core().clone();
-        let plan = core.plan(KeyRef { feeds: &feeds, fetches, targets, is_partial: false })?;
+        let plan = core.plan(KeyRef::new(&feeds, fetches, targets))?;
         Ok(Callable { core, plan })
     }
 }
@@ -113,8 +113,9 @@ impl Callable {
         let names = &self.plan.key;
         let (feeds, fetches, targets) =
             (refs(&names.feeds), refs(&names.fetches), refs(&names.targets));
-        let key =
-            KeyRef { feeds: &&feeds[..], fetches: &fetches, targets: &targets, is_partial: false };
+        let feeds = &feeds[..];
+        let key = KeyRef::new(&feeds, &fetches, &targets);
+        let key = KeyRef { choice: self.plan.key.choice, ..key };
         let shared = SharedConstants::of(&self.plan.executables);
         let plan = self.core.make_plan(key, shapes, &shared)?;
         let own: usize = plan.executables.iter().map(|part| shared.bytes_besides(part)).sum();
@@ -147,7 +148,7 @@ impl Callable {
     }
 }
 
-fn refs(names: &[String]) -> Vec<&str> {
+pub(crate) fn refs(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).collect()
 }
 

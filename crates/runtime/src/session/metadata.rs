@@ -14,7 +14,7 @@ use thalweg_tensor::{DType, Shape};
 use crate::execute::executable::Executable;
 
 /// One execution of a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NodeTiming {
     /// The node.
     pub node: Arc<str>,

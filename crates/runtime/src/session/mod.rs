@@ -2,6 +2,7 @@
 
 pub(crate) mod callable;
 pub(crate) mod fetch_collector;
+pub(crate) mod learning;
 pub(crate) mod metadata;
 mod metadata_proto;
 pub(crate) mod options;
@@ -25,7 +26,7 @@ use thalweg_kernel::{
     AnyKernel, Device, DeviceDescription, DeviceName, FunctionRunner, HostDevice, KernelOrigin,
     KernelRegistry, NodeStates, ResourceManager, SessionContext,
 };
-use thalweg_plan::{Pins, Plan, StaticCosts, StepSignature, Target, compile};
+use thalweg_plan::{MeasuredSource, Pins, Plan, StaticCosts, StepSignature, Target, compile};
 use thalweg_proto as pb;
 use thalweg_tensor::{Budget, Result, Shape, Tensor, ensure, err};
 
@@ -35,6 +36,7 @@ use crate::functions::Functions;
 use crate::pool::background::PoolJobs;
 use crate::pool::{Pool, Share};
 use crate::session::callable::SharedConstants;
+use crate::session::learning::Learning;
 use crate::session::metadata::RunMetadata;
 use crate::session::options::{RunOptions, SessionOptions};
 use crate::session::plan_cache::{CachedPlan, KeyRef, PlanCache};
@@ -168,7 +170,8 @@ impl Session {
         fetches: &[&str],
         targets: &[&str],
     ) -> Result<(Vec<Tensor>, RunMetadata)> {
-        let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets, is_partial: false })?;
+        let key = KeyRef { choice: options.placement, ..KeyRef::new(&feeds, fetches, targets) };
+        let plan = self.core.plan(key)?;
         let feeds = feeds.iter().map(|(_, tensor)| tensor.clone());
         Step::with_feeds(&self.core, plan, options, feeds)?.run(options)
     }
@@ -187,12 +190,9 @@ impl Session {
         self.core.pool.spawn(move || {
             let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
             let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
-            let key = KeyRef {
-                feeds: &&feeds[..],
-                fetches: &fetches,
-                targets: &targets,
-                is_partial: false,
-            };
+            let names = &feeds[..];
+            let key = KeyRef::new(&names, &fetches, &targets);
+            let key = KeyRef { choice: options.placement, ..key };
             let step = core.plan(key).and_then(|plan| {
                 let feeds = feeds.into_iter().map(|(_, tensor)| tensor);
                 Step::with_feeds(&core, plan, &options, feeds)
@@ -211,7 +211,7 @@ impl Session {
         fetches: &[&str],
         targets: &[&str],
     ) -> Result<usize> {
-        let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets, is_partial: false })?;
+        let plan = self.core.plan(KeyRef::new(&feeds, fetches, targets))?;
         Ok(plan.executables.iter().map(|p| p.nodes.len()).sum())
     }
 
@@ -267,6 +267,19 @@ impl SessionCore {
             "Must specify at least one target to fetch or execute."
         );
         let plan = self.compile(key, shapes)?;
+        let choice = key.choice.unwrap_or(self.options.plan.choice);
+        let learning = Learning::of(choice, self.all_devices().len(), &plan);
+        self.finish_plan(key, shapes, (plan, learning), shared)
+    }
+
+    /// Makes what runs a plan.
+    pub(crate) fn finish_plan(
+        &self,
+        key: KeyRef<'_>,
+        shapes: &[Shape],
+        (plan, learning): (Plan, Option<Arc<Learning>>),
+        shared: &SharedConstants,
+    ) -> Result<Arc<CachedPlan>> {
         let of_client = |count: usize| if key.is_partial { 0 } else { count };
         let client = Interface {
             feeds: of_client(key.feeds.len()),
@@ -276,16 +289,16 @@ impl SessionCore {
             may_receive_dead: false,
         };
         let (executables, remote) = self.make_executables(plan.partitions, client, shared)?;
-        Ok(CachedPlan::new(key.to_owned(), shapes, executables, remote))
+        Ok(CachedPlan::new(key.to_owned(), shapes, executables, remote, learning))
     }
 
-    /// The devices of this task and of the other tasks that are known.
+    /// The devices of this task and of the other tasks that are known, with the speeds that are known.
     fn all_devices(&self) -> Vec<DeviceDescription> {
         let mut devices = self.descriptions.clone();
         if let Some(tasks) = &self.options.remote_tasks {
             devices.extend(tasks.devices());
         }
-        devices
+        devices.into_iter().map(|d| self.options.cost_model.speeds.describe(d)).collect()
     }
 
     /// The devices of this task.
@@ -298,22 +311,29 @@ impl SessionCore {
         &self.descriptions[0]
     }
 
-    fn compile(&self, key: KeyRef<'_>, shapes: &[Shape]) -> Result<Plan> {
+    pub(crate) fn compile(&self, key: KeyRef<'_>, shapes: &[Shape]) -> Result<Plan> {
         let feeds: Vec<&str> = (0..key.feeds.len()).map(|i| key.feeds.get(i)).collect();
         let graph = self.graph.read();
         let mut signature = StepSignature::resolve(&graph, &feeds, key.fetches, key.targets)?;
         signature.feed_shapes = shapes.to_vec();
         signature.is_partial = key.is_partial;
         let devices = self.all_devices();
+        let measured = self.options.cost_model.measured.read();
+        let costs = MeasuredSource { measured: &measured, devices: &devices };
+        let target = |pins| {
+            let mut target = Target { costs: &costs, ..self.target(&devices, pins) };
+            target.options.choice = key.choice.unwrap_or(target.options.choice);
+            target
+        };
         if devices.len() == 1 {
             let pins = Pins::default();
-            self.log_placement(&graph, &signature, &devices, &pins)?;
-            return compile(&graph, &signature, &self.target(&devices, &pins));
+            self.log_placement(&graph, &signature, target(&pins))?;
+            return compile(&graph, &signature, &target(&pins));
         }
         // Plans are made one after the other: where one places state, the next must too.
         let mut pins = self.pins.lock();
-        self.log_placement(&graph, &signature, &devices, &pins)?;
-        let plan = compile(&graph, &signature, &self.target(&devices, &pins))?;
+        self.log_placement(&graph, &signature, target(&pins))?;
+        let plan = compile(&graph, &signature, &target(&pins))?;
         for partition in &plan.partitions {
             let stateful = partition.graph.nodes().iter().filter(|n| n.op.has(Flag::Stateful));
             for node in stateful.filter(|n| graph.find(&n.name).is_some()) {
@@ -323,6 +343,7 @@ impl SessionCore {
         Ok(plan)
     }
 
+    /// The devices, links and kernels that plans are made for, with estimated costs.
     pub(crate) fn target<'a>(
         &'a self,
         devices: &'a [DeviceDescription],
@@ -330,7 +351,7 @@ impl SessionCore {
     ) -> Target<'a> {
         Target {
             devices,
-            links: &self.options.links,
+            links: &self.options.cost_model.links,
             costs: &StaticCosts,
             kernels: &self.kernels,
             pins,

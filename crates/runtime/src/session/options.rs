@@ -1,5 +1,6 @@
 //! Options of a session and of a step.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,11 +8,12 @@ use thalweg_kernel::{
     Cancellation, Device, DeviceDescription, DeviceName, Environment, HostDevice, PhysicalDevice,
     ResourceManager, name_devices,
 };
-use thalweg_plan::{Links, Options};
+use thalweg_plan::{Choice, DeviceSpeeds, Links, Options, Reason};
 use thalweg_tensor::Budget;
 
 use crate::environment::{memory_limit_bytes, system_environment};
 use crate::pool::Pool;
+use crate::session::learning::SharedCosts;
 use crate::session::remote_tasks::RemoteTasks;
 
 /// Options of a session.
@@ -39,13 +41,14 @@ pub struct SessionOptions {
     pub devices: Vec<Arc<dyn Device>>,
     /// Other tasks, whose devices plans may use too.
     pub remote_tasks: Option<Arc<dyn RemoteTasks>>,
-    /// Speed of transfers between the devices.
-    pub links: Links,
+    /// What devices, transfers and nodes cost. It is used, and extended by what steps measure, where
+    /// devices are chosen by the cost model.
+    pub cost_model: CostModel,
     /// Named state; `None` makes a manager for this session alone.
     pub resources: Option<Arc<ResourceManager>>,
     /// Clock, entropy and files.
     pub environment: Environment,
-    /// Called for each node that a plan places.
+    /// Called for each node that a plan places, before the plan is used.
     pub placement_log: Option<PlacementLog>,
 }
 
@@ -62,8 +65,62 @@ impl SessionOptions {
     }
 }
 
-/// Called with a node's name, its op and its device.
-pub type PlacementLog = Arc<dyn Fn(&str, &str, &str) + Send + Sync>;
+/// What devices, transfers and nodes cost; clones share the measurements.
+#[derive(Clone, Default)]
+pub struct CostModel {
+    /// Latency and bandwidth of the links between devices.
+    pub links: Links,
+    /// Speeds of devices, where they are known better than their descriptions say.
+    pub speeds: DeviceSpeeds,
+    /// What nodes took in earlier steps.
+    pub measured: SharedCosts,
+}
+
+/// A node that a plan places.
+#[derive(Clone, Debug)]
+pub struct PlacedNode<'a> {
+    /// The node's name.
+    pub node: &'a str,
+    /// Its op.
+    pub op: &'a str,
+    /// Its device.
+    pub device: &'a DeviceName,
+    /// Why it has this device.
+    pub reason: Reason,
+    /// When it finishes by the cost model, in seconds since the step's begin; `None` for the default
+    /// rules.
+    pub finish_seconds: Option<f64>,
+    /// Where else it could be, and when it would finish there.
+    pub elsewhere: Vec<(&'a DeviceName, f64)>,
+}
+
+impl fmt::Display for PlacedNode<'_> {
+    /// The reason in a few words: `earliest finish (12 us; 40 us on ...)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason.text())?;
+        let Some(finish) = self.finish_seconds else { return Ok(()) };
+        write!(f, " ({}", Microseconds(finish))?;
+        let others = self.elsewhere.iter().filter(|(device, _)| *device != self.device);
+        for (device, finish) in others.take(ELSEWHERE_SHOWN) {
+            write!(f, "; {} on {device}", Microseconds(*finish))?;
+        }
+        f.write_str(")")
+    }
+}
+
+/// Most other devices that the text of a [`PlacedNode`] lists.
+const ELSEWHERE_SHOWN: usize = 3;
+
+struct Microseconds(f64);
+
+impl fmt::Display for Microseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} us", self.0 * 1e6)
+    }
+}
+
+/// Called with each node that a plan places.
+pub type PlacementLog = Arc<dyn Fn(&PlacedNode<'_>) + Send + Sync>;
 
 impl Default for SessionOptions {
     fn default() -> Self {
@@ -78,7 +135,7 @@ impl Default for SessionOptions {
             plan: Options::default(),
             devices: Vec::new(),
             remote_tasks: None,
-            links: Links::default(),
+            cost_model: CostModel::default(),
             resources: None,
             environment: system_environment(),
             placement_log: None,
@@ -97,6 +154,8 @@ pub struct RunOptions {
     pub partition_graphs: bool,
     /// Report the cost of each node.
     pub cost_graph: bool,
+    /// How devices are chosen for this step, if not as in the session's options.
+    pub placement: Option<Choice>,
     /// Cancelling this ends the step.
     pub cancellation: Option<Cancellation>,
     /// The client's number for the request, which a `StateObserver` sees; 0 if there is none.

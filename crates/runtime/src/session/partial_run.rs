@@ -84,7 +84,8 @@ impl Session {
             InvalidArgument,
             "a tensor is fetched more than once"
         );
-        let plan = core.plan(KeyRef { feeds: &feeds, fetches, targets, is_partial: true })?;
+        let plan =
+            core.plan(KeyRef { is_partial: true, ..KeyRef::new(&feeds, fetches, targets) })?;
         Ok(PartialRun { core, plan, progress: Arc::new(Mutex::new(progress)) })
     }
 }

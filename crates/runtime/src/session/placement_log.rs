@@ -1,11 +1,11 @@
-//! The placement log: the device of each of the client's nodes.
+//! The placement log: the device of each of the client's nodes, and the reason for it.
 
 use thalweg_graph::Graph;
-use thalweg_kernel::DeviceDescription;
-use thalweg_plan::{Options, Pins, StepSignature, Target, compile};
+use thalweg_plan::{StepSignature, Target, place_step};
 use thalweg_tensor::Result;
 
 use crate::session::SessionCore;
+use crate::session::options::PlacedNode;
 
 impl SessionCore {
     /// Logs the device of each of the client's nodes, also of those that optimization removes.
@@ -13,19 +13,25 @@ impl SessionCore {
         &self,
         graph: &Graph,
         step: &StepSignature,
-        devices: &[DeviceDescription],
-        pins: &Pins,
+        target: Target<'_>,
     ) -> Result<()> {
         let Some(log) = &self.options.placement_log else { return Ok(()) };
-        let options = Options { optimize: false, ..self.options.plan };
-        let plan = compile(graph, step, &Target { options, ..self.target(devices, pins) })?;
-        for partition in &plan.partitions {
-            let device = partition.device.to_string();
-            for node in partition.graph.nodes() {
-                if !node.role().is_transfer() {
-                    log(&node.name, &node.op.name, &device);
-                }
+        let (placed, placement) = place_step(graph, step, &target)?;
+        let name = |device: u32| &target.devices[device as usize].name;
+        for id in placed.ids() {
+            let (node, i) = (placed.node(id), id.index());
+            if node.role().is_transfer() {
+                continue;
             }
+            let elsewhere = placement.elsewhere.get(i).map_or(&[][..], |all| all);
+            log(&PlacedNode {
+                node: &node.name,
+                op: &node.op.name,
+                device: name(placement.devices[i]),
+                reason: placement.reasons[i],
+                finish_seconds: placement.predicted.get(i).map(|(_, end)| *end),
+                elsewhere: elsewhere.iter().map(|&(d, finish)| (name(d), finish)).collect(),
+            });
         }
         Ok(())
     }

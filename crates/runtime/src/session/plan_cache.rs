@@ -9,11 +9,13 @@ use parking_lot::RwLock;
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 use thalweg_kernel::StepId;
+use thalweg_plan::Choice;
 use thalweg_tensor::{Result, Shape, Tensor, ensure};
 
 use crate::execute::StepState;
 use crate::execute::executable::Executable;
 use crate::execute::recycler::Recycler;
+use crate::session::learning::Learning;
 use crate::session::remote_tasks::RemotePartitions;
 use crate::session::report::Reports;
 
@@ -30,6 +32,8 @@ pub(crate) struct CachedPlan {
     pub(crate) executables: Vec<Arc<Executable>>,
     /// Partitions that other tasks run.
     pub(crate) remote: Option<Arc<dyn RemotePartitions>>,
+    /// What its steps teach, if devices were chosen by the cost model.
+    pub(crate) learning: Option<Arc<Learning>>,
     last_used: AtomicU64,
     /// States of steps that ended well. They own the executables, so these cannot own them.
     states: Recycler<Arc<StepState>>,
@@ -41,6 +45,7 @@ impl CachedPlan {
         shapes: &[Shape],
         executables: Vec<Arc<Executable>>,
         remote: Option<Arc<dyn RemotePartitions>>,
+        learning: Option<Arc<Learning>>,
     ) -> Arc<CachedPlan> {
         let state_bytes: usize = executables.iter().map(|e| e.state_bytes()).sum();
         Arc::new(CachedPlan {
@@ -48,9 +53,16 @@ impl CachedPlan {
             shapes: shapes.into(),
             executables,
             remote,
+            learning,
             last_used: AtomicU64::new(0),
             states: Recycler::new((IDLE_BYTES_MAX / state_bytes.max(1)).clamp(1, IDLE_STATES_MAX)),
         })
+    }
+
+    /// The plan that has replaced this one by what was learnt, or this one.
+    pub(crate) fn newest(self: Arc<CachedPlan>) -> Arc<CachedPlan> {
+        let newer = self.learning.as_ref().and_then(|learning| learning.newest());
+        newer.unwrap_or(self)
     }
 
     /// Whether steps with these reports use the state of earlier steps: all of the plan is one
@@ -97,6 +109,8 @@ pub(crate) struct PlanKey {
     pub(crate) fetches: Vec<String>,
     pub(crate) targets: Vec<String>,
     pub(crate) is_partial: bool,
+    /// How devices are chosen, if not as in the session's options.
+    pub(crate) choice: Option<Choice>,
 }
 
 /// A key that borrows its names, so that looking up allocates nothing.
@@ -107,6 +121,8 @@ pub(crate) struct KeyRef<'a> {
     pub(crate) targets: &'a [&'a str],
     /// Whether feeds and fetches pass through the rendezvous.
     pub(crate) is_partial: bool,
+    /// How devices are chosen, if not as in the session's options.
+    pub(crate) choice: Option<Choice>,
 }
 
 /// A list of names, however they are stored.
@@ -145,13 +161,22 @@ impl Names for &[&str] {
     }
 }
 
-impl KeyRef<'_> {
+impl<'a> KeyRef<'a> {
+    /// The key of a whole step, with devices chosen as in the session's options.
+    pub(crate) fn new(
+        feeds: &'a dyn Names,
+        fetches: &'a [&'a str],
+        targets: &'a [&'a str],
+    ) -> KeyRef<'a> {
+        KeyRef { feeds, fetches, targets, is_partial: false, choice: None }
+    }
+
     fn hash(&self) -> u64 {
         let mut hasher = FxHasher::default();
         for i in 0..self.feeds.len() {
             self.feeds.get(i).hash(&mut hasher);
         }
-        (self.fetches, self.targets, self.is_partial).hash(&mut hasher);
+        (self.fetches, self.targets, self.is_partial, self.choice).hash(&mut hasher);
         hasher.finish()
     }
 
@@ -161,6 +186,7 @@ impl KeyRef<'_> {
             && key.fetches == self.fetches
             && key.targets == self.targets
             && key.is_partial == self.is_partial
+            && key.choice == self.choice
     }
 
     pub(crate) fn to_owned(self) -> PlanKey {
@@ -170,6 +196,7 @@ impl KeyRef<'_> {
             fetches: owned(self.fetches),
             targets: owned(self.targets),
             is_partial: self.is_partial,
+            choice: self.choice,
         }
     }
 }

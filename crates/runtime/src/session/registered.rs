@@ -43,7 +43,7 @@ impl Session {
         };
         let (executables, remote) =
             core.make_executables(plan.partitions, interface, &SharedConstants::default())?;
-        let plan = CachedPlan::new(PlanKey::default(), &[], executables, remote);
+        let plan = CachedPlan::new(PlanKey::default(), &[], executables, remote, None);
         Ok(RegisteredGraph { core, plan })
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Reports {
     trace: bool,
     cost_graph: bool,
     partition_graphs: bool,
+    /// Nodes are timed though the caller did not ask for it.
+    learns: bool,
 }
 
 impl From<&RunOptions> for Reports {
@@ -24,14 +26,31 @@ impl From<&RunOptions> for Reports {
             trace: options.trace,
             cost_graph: options.cost_graph,
             partition_graphs: options.partition_graphs,
+            learns: false,
         }
     }
 }
 
 impl Reports {
+    /// The reports of a step whose nodes' times are kept for later plans, if it `learns`.
+    pub(crate) fn of_step(options: &RunOptions, learns: bool) -> Reports {
+        Reports { learns, ..Reports::from(options) }
+    }
+
     /// Whether nodes are timed.
     pub(crate) fn times_nodes(self) -> bool {
-        self.trace || self.cost_graph
+        self.trace || self.cost_graph || self.learns
+    }
+
+    /// Drops what the caller did not ask for.
+    pub(crate) fn drop_unasked(self, metadata: &mut RunMetadata) {
+        if !self.trace {
+            *metadata = RunMetadata {
+                partition_graphs: std::mem::take(&mut metadata.partition_graphs),
+                cost_graph: metadata.cost_graph.take(),
+                ..RunMetadata::default()
+            };
+        }
     }
 
     /// The report of a step that has ended, merged with that of other tasks.
@@ -49,7 +68,7 @@ impl Reports {
         if self.cost_graph {
             metadata.cost_graph = Some(cost_graph(plan, &metadata.nodes));
         }
-        if !self.trace {
+        if !self.trace && !self.learns {
             metadata.nodes.clear();
         }
         if self.partition_graphs {

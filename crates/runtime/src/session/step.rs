@@ -5,6 +5,7 @@
 //! step's rendezvous ([`Step::with_rendezvous`]), where [`FetchCollector`] gathers them. A function
 //! call is no step: it shares its caller's context, and only has execution state of its own.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -34,6 +35,8 @@ pub(crate) struct Step {
     /// One per executable of the plan; the first has the client's feeds and fetches.
     states: SmallVec<[Arc<StepState>; 1]>,
     reports: Reports,
+    /// The number of the step if its nodes' times are kept for later plans.
+    learns: Option<u64>,
     caller: CallerLink,
 }
 
@@ -63,7 +66,9 @@ impl Step {
         feeds: impl Iterator<Item = Tensor>,
     ) -> Result<Step> {
         let id = core.next_step_id(options);
-        let reports = Reports::from(options);
+        let plan = plan.newest();
+        let learns = plan.learning.as_ref().and_then(|learning| learning.begin_step());
+        let reports = Reports::of_step(options, learns.is_some());
         let recycled = if plan.recycles(reports) { plan.recycled_state(id) } else { None };
         let mut states = match recycled {
             Some(state) => SmallVec::from_buf([state]),
@@ -80,7 +85,7 @@ impl Step {
             first.set_feed(i, tensor);
         }
         let caller = CallerLink::new(options, states[0].context.cancellation());
-        Ok(Step { plan, states, reports, caller })
+        Ok(Step { plan, states, reports, learns, caller })
     }
 
     /// A step whose feeds and fetches pass through `rendezvous`.
@@ -93,7 +98,7 @@ impl Step {
     ) -> Step {
         let reports = Reports::from(options);
         let states = new_states(core, &plan, reports, id, Some(rendezvous));
-        Step { plan, states, reports, caller: CallerLink::default() }
+        Step { plan, states, reports, learns: None, caller: CallerLink::default() }
     }
 
     /// Lets the caller's cancellation and timeout end the step.
@@ -109,6 +114,7 @@ impl Step {
 
     /// Runs the step on this thread and the pool's, and returns when it has ended.
     pub(crate) fn run(self, options: &RunOptions) -> Result<StepOutputs> {
+        let options = &self.traced(options);
         StepState::run_to_end(&self.states, self.plan.remote.as_deref(), options);
         self.end()
     }
@@ -121,14 +127,23 @@ impl Step {
         done: impl FnOnce(Result<StepOutputs>) + Send + 'static,
     ) {
         let (states, remote) = (self.states.clone(), self.plan.remote.clone());
+        let options = &self.traced(options).into_owned();
         let end = move || done(self.end());
         StepState::start_all(&states, remote.as_deref(), options, Box::new(end));
+    }
+
+    /// The options with which other tasks run their partitions: they trace the step if this task does.
+    fn traced<'a>(&self, options: &'a RunOptions) -> Cow<'a, RunOptions> {
+        match self.learns {
+            Some(_) if !options.trace => Cow::Owned(RunOptions { trace: true, ..options.clone() }),
+            _ => Cow::Borrowed(options),
+        }
     }
 
     /// Ends the step, which no thread runs any more: unlinks it from its caller, drops its resources,
     /// lets other tasks forget it, gathers its fetches and its report, and recycles its state.
     fn end(self) -> Result<StepOutputs> {
-        let Step { plan, mut states, reports, caller } = self;
+        let Step { plan, mut states, reports, learns, caller } = self;
         let first = &states[0];
         let result = first.shared.cancellation.check();
         drop(caller);
@@ -137,7 +152,11 @@ impl Step {
         result?;
         let mut fetches = Vec::with_capacity(first.num_fetches());
         first.take_fetches(&mut fetches)?;
-        let metadata = reports.of(&plan, &first.shared, remote);
+        let mut metadata = reports.of(&plan, &first.shared, remote);
+        if let Some(step) = learns {
+            first.shared.core.learn(&plan, step, &metadata);
+            reports.drop_unasked(&mut metadata);
+        }
         let recycles = plan.recycles(reports) && first.shared.rendezvous.is_none();
         if recycles && let Some(state) = states.pop() {
             plan.recycle(state);
