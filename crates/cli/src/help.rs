@@ -10,7 +10,7 @@ use crate::Cli;
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Run graphs", &["run", "check", "ops", "devices"]),
     ("Train", &["quickstart", "launch"]),
-    ("Plan", &["simulate"]),
+    ("Plan", &["simulate", "calibrate"]),
     ("Serve models", &["serve"]),
     ("Clusters", &["server", "cluster", "health"]),
     ("Files", &["inspect", "checkpoint", "tfrecord", "events"]),

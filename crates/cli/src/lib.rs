@@ -4,6 +4,7 @@
 //! that knows them.
 
 mod accelerator;
+pub mod calibrate;
 pub mod check;
 pub mod checkpoint;
 pub mod cluster;
@@ -59,6 +60,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Calibrate(calibrate::Args),
     Check(check::Args),
     Checkpoint(checkpoint::Args),
     Cluster(cluster::Args),
@@ -123,6 +125,7 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
 fn carry_out(command: &Command, families: &[&Family], out: &mut dyn Write) -> Result<(), Failure> {
     let registry = || Registry::with_families(families);
     match command {
+        Command::Calibrate(args) => calibrate::run(args, &registry()?, out),
         Command::Check(args) => check::run(args, &registry()?, out),
         Command::Checkpoint(args) => checkpoint::run(args, out),
         Command::Cluster(args) => cluster::run(args, out),

@@ -144,7 +144,7 @@ impl<'a> Step<'a> {
 type Call<'a> = dyn Fn(&RunOptions) -> Result<(Vec<Tensor>, RunMetadata)> + 'a;
 
 impl AnySession<'_> {
-    fn run_with(
+    pub(crate) fn run_with(
         &self,
         options: &RunOptions,
         feeds: &[(&str, Tensor)],
