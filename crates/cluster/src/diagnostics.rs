@@ -9,6 +9,7 @@ use thalweg_runtime::{NodeWait, WaitGuard, WaitList};
 
 use crate::cluster_spec::TaskName;
 use crate::network::own_messages::{WaitInfo, WaitKind};
+use crate::step::sent_log::SentLog;
 use crate::worker::rpc_log::RpcLog;
 
 /// Counters of ended steps.
@@ -43,6 +44,8 @@ pub(crate) struct Diagnostics {
     waits: Arc<WaitList<CallWait>>,
     /// Tensors received from other tasks, while a master has logging turned on.
     pub(crate) rpc_log: RpcLog,
+    /// Tensors sent to other tasks in traced steps.
+    pub(crate) sent: SentLog,
 }
 
 /// A wait between tasks.
@@ -80,6 +83,7 @@ impl Diagnostics {
             as_worker: StepCounts::default(),
             waits: Arc::default(),
             rpc_log: RpcLog::default(),
+            sent: SentLog::default(),
         }
     }
 
@@ -96,6 +100,11 @@ impl Diagnostics {
     /// Logs a tensor that was requested at `start`.
     pub(crate) fn log(&self, step: u64, key: RendezvousKey, value: &Value, start: Duration) {
         self.rpc_log.add(step, key, value, start, self.clock.wall());
+    }
+
+    /// The wall clock time.
+    pub(crate) fn wall(&self) -> Duration {
+        self.clock.wall()
     }
 
     /// Time since the task was started.

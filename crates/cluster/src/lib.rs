@@ -23,6 +23,7 @@ mod worker;
 pub use addresses::{Addresses, ClusterFile, ParseCluster};
 pub use cluster_spec::{ClusterSpec, TaskName};
 pub use master::Master;
+pub use master::tracer::TracedStep;
 pub use member::Member;
 pub use network::memory::MemoryNetwork;
 pub use network::{grpc, own_messages};

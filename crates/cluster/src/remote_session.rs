@@ -7,13 +7,16 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thalweg_graph::Graph;
 use thalweg_proto as pb;
-use thalweg_rpc::{Channel, ConnectPolicy, Method, Pieces, block_on, check_status, spawn_detached};
+use thalweg_rpc::{
+    Channel, ConnectPolicy, Method, Pieces, block_on, check_status, decode_response, spawn_detached,
+};
 use thalweg_runtime::{RunMetadata, RunOptions, Session, memory_limit_bytes, system_environment};
 use thalweg_tensor::{Budget, Result, Tensor, ensure, err};
 
 use crate::errors::received;
 use crate::master::config;
 use crate::network::grpc::methods;
+use crate::network::trace_messages::{StepResponseExtension, StepTrace};
 
 /// Creates remote sessions: `Session::connect("grpc://host:port", &graph)`.
 pub trait Connect {
@@ -265,10 +268,15 @@ impl ServerSession {
         method: Method,
         pieces: Pieces,
         options: &RunOptions,
-    ) -> Result<M> {
+    ) -> Result<(M, Option<StepTrace>)> {
         let (server, timeout) = (self.clone(), options.timeout.or(self.operation_timeout));
-        let call = async move { server.channel.call_with(method, pieces, timeout).await };
-        block_on(call, options.cancellation.as_ref())
+        let call = async move { server.channel.send(method, pieces, timeout).await };
+        let rope = block_on(call, options.cancellation.as_ref())?;
+        let extension = match options.trace {
+            true => decode_response(rope.clone())?,
+            false => StepResponseExtension::default(),
+        };
+        Ok((decode_response(rope)?, extension.trace))
     }
 
     fn tensor(&self, proto: &pb::TensorProto) -> Result<Tensor> {
@@ -302,7 +310,8 @@ impl ServerSession {
         for (name, tensor) in feeds {
             pieces.put_named_tensor(2, &full_name(name), tensor)?;
         }
-        let response: pb::RunStepResponse = self.send(methods::RUN_STEP, pieces, options)?;
+        let (response, trace): (pb::RunStepResponse, _) =
+            self.send(methods::RUN_STEP, pieces, options)?;
         let message = response.status_error_message;
         check_status(response.status_code.into(), || message).map_err(received)?;
         let mut tensors = Vec::with_capacity(wanted.len());
@@ -314,7 +323,7 @@ impl ServerSession {
             })?;
             tensors.push(self.tensor(proto)?);
         }
-        Ok((tensors, RunMetadata::from_proto(response.metadata.unwrap_or_default())))
+        Ok((tensors, StepTrace::join(response.metadata.unwrap_or_default(), trace)))
     }
 }
 
@@ -374,7 +383,7 @@ impl RemoteCallable {
         for tensor in feeds {
             pieces.put_tensor(3, tensor)?;
         }
-        let response: pb::RunCallableResponse =
+        let (response, trace): (pb::RunCallableResponse, _) =
             self.server.send(methods::RUN_CALLABLE, pieces, options)?;
         ensure!(
             response.fetch.len() == self.fetches,
@@ -385,7 +394,7 @@ impl RemoteCallable {
         );
         let tensors: Result<Vec<Tensor>> =
             response.fetch.iter().map(|proto| self.server.tensor(proto)).collect();
-        Ok((tensors?, RunMetadata::from_proto(response.metadata.unwrap_or_default())))
+        Ok((tensors?, StepTrace::join(response.metadata.unwrap_or_default(), trace)))
     }
 }
 

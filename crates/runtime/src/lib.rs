@@ -12,7 +12,7 @@ pub mod saved_model;
 mod session;
 mod sync;
 
-pub use environment::{memory_limit_bytes, resident_bytes, system_environment};
+pub use environment::{memory_limit_bytes, resident_bytes, system_boot_id, system_environment};
 pub use execute::rendezvous::LocalRendezvous;
 pub use execute::wait_list::{NodeWait, WaitGuard, WaitList};
 pub use pool::Pool;
@@ -23,7 +23,9 @@ pub use session::Session;
 pub use session::callable::{Callable, PlanSize};
 pub use session::fetch_collector::{Collected, FetchCollector, StepEnd};
 pub use session::learning::SharedCosts;
-pub use session::metadata::{NodeTiming, RunMetadata, TracedOutput};
+pub use session::metadata::{
+    Dispatch, NodeTiming, RunMetadata, SentTensor, TaskClock, TaskReport, TracedOutput,
+};
 pub use session::options::{CostModel, PlacedNode, PlacementLog, RunOptions, SessionOptions};
 pub use session::partial_run::{PartialRun, PartialRunOutputs};
 pub use session::registered::RegisteredGraph;

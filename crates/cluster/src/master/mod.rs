@@ -1,11 +1,13 @@
 //! TensorFlow's `MasterService` without its transport: sessions by handle, and the calls of clients.
 
+pub(crate) mod clocks;
 pub(crate) mod config;
 pub(crate) mod discover;
 pub(crate) mod remote_partitions;
 pub(crate) mod session;
 pub(crate) mod session_peers;
 pub(crate) mod step;
+pub(crate) mod tracer;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,7 +16,7 @@ use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use thalweg_kernel::Cancellation;
 use thalweg_proto as pb;
-use thalweg_runtime::NodeWait;
+use thalweg_runtime::{NodeWait, RunMetadata};
 use thalweg_tensor::{Result, Tensor, bail, ensure, err};
 use tracing::debug;
 
@@ -22,6 +24,7 @@ use crate::cluster_spec::ClusterSpec;
 use crate::errors::from_task;
 use crate::master::session::{MasterSession, PartialRunOutputs, StepOutput, decode_feeds};
 use crate::master::session_peers::SessionPeers;
+use crate::master::tracer::{Ticket, Tracer};
 use crate::member::Member;
 use crate::step::failure_log::FailureLog;
 use crate::task::{Task, attributes};
@@ -36,6 +39,7 @@ pub struct Master {
     member: Arc<Member>,
     task: Arc<Task>,
     sessions: RwLock<FxHashMap<String, Arc<MasterSession>>>,
+    pub(crate) tracer: Arc<Tracer>,
 }
 
 impl Master {
@@ -46,7 +50,12 @@ impl Master {
 
     /// A master whose sessions may use all tasks of its cluster.
     pub fn with_member(member: Arc<Member>) -> Master {
-        Master { task: member.task().clone(), member, sessions: RwLock::default() }
+        Master {
+            task: member.task().clone(),
+            member,
+            sessions: RwLock::default(),
+            tracer: Arc::default(),
+        }
     }
 
     /// The task in its cluster.
@@ -190,6 +199,8 @@ impl Master {
         let (name, fetches) = (self.task.name(), request.fetch.clone());
         let diagnostics = self.member.diagnostics.clone();
         let failures = FailureLog::new(&request.session_handle);
+        let traces = session.traces(request.options.as_ref());
+        let handle = request.session_handle.clone();
         let done = move |result: Result<PartialRunOutputs>| {
             drop(permit);
             failures.log_master_step(&result);
@@ -200,9 +211,13 @@ impl Master {
             done(result.map(|ran| StepResult { fetches, ran }).map_err(|e| from_task(&name, e)));
         };
         if request.partial_run_handle.is_empty() {
-            let whole =
-                |result: Result<StepOutput>| done(result.map(|(tensors, r)| (tensors, Some(r))));
-            session.run(&request, feeds, cancellation, whole);
+            let ticket = self.tracer.begin();
+            let is_traced = ticket.is_some();
+            let whole = move |result: Result<StepOutput>| {
+                let result = reported(result, ticket, &handle, traces);
+                done(result.map(|(tensors, report)| (tensors, Some(report))));
+            };
+            session.run(&request, feeds, is_traced, cancellation, whole);
         } else {
             session.partial_run(&request, feeds, cancellation, done);
         }
@@ -245,8 +260,11 @@ impl Master {
         };
         let (name, diagnostics) = (self.task.name(), self.member.diagnostics.clone());
         let failures = FailureLog::new(&request.session_handle);
-        session.run_callable(&request, feeds, cancellation, move |result| {
+        let (ticket, handle) = (self.tracer.begin(), request.session_handle.clone());
+        let (is_traced, traces) = (ticket.is_some(), session.callable_traces(request.handle));
+        session.run_callable(&request, feeds, is_traced, cancellation, move |result| {
             drop(permit);
+            let result = reported(result, ticket, &handle, traces);
             failures.log_master_step(&result);
             diagnostics.as_master.count(&result);
             done(result.map_err(|e| from_task(&name, e)));
@@ -301,6 +319,28 @@ impl Master {
         };
         Ok(pb::ListDevicesResponse { local_device, remote_device: Vec::new() })
     }
+}
+
+/// Gives the report of a step to those who asked for it from outside. The client gets one that it asked for.
+fn reported(
+    result: Result<StepOutput>,
+    ticket: Option<Ticket>,
+    session: &str,
+    client_traces: bool,
+) -> Result<StepOutput> {
+    let (tensors, mut report) = result?;
+    if let Some(ticket) = ticket {
+        let clients = match client_traces {
+            true => report.clone(),
+            false => RunMetadata {
+                partition_graphs: report.partition_graphs.clone(),
+                cost_graph: report.cost_graph.clone(),
+                ..Default::default()
+            },
+        };
+        ticket.report(session, std::mem::replace(&mut report, clients));
+    }
+    Ok((tensors, report))
 }
 
 /// The result of `RunStep`.

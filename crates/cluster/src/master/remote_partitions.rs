@@ -8,7 +8,9 @@ use thalweg_graph::Graph;
 use thalweg_kernel::{Cancellation, Registration};
 use thalweg_plan::Partition;
 use thalweg_proto as pb;
-use thalweg_runtime::{RemotePartitions, RemotePartitionsDone, RunMetadata, RunOptions};
+use thalweg_runtime::{
+    RemotePartitions, RemotePartitionsDone, RunMetadata, RunOptions, TaskReport,
+};
 use thalweg_tensor::{Error, Result};
 use tracing::trace;
 
@@ -143,7 +145,14 @@ impl RemotePartitions for RegisteredPartitions {
                 "step {step} of session {session} starts on {tasks} other tasks"
             );
         }
+        let times = options.trace.then(|| {
+            if let Some(partition) = self.partitions.first() {
+                partition.peers.member.diagnostics.sent.begin(step);
+            }
+            self.partitions.iter().map(|_| Mutex::default()).collect()
+        });
         let step = Arc::new(RemoteStep {
+            times,
             partitions: self.partitions.clone(),
             step,
             reports: pb::ExecutorOpts {
@@ -170,6 +179,9 @@ struct RemoteStep {
     step: u64,
     reports: pb::ExecutorOpts,
     machine: Mutex<MasterStep>,
+    /// If the step is traced: for each partition, when it was to start and when `RunGraph` was sent, in ns since
+    /// 1970.
+    times: Option<Box<[Mutex<(u64, u64)>]>>,
     /// Cancels the `RunGraph` call of each partition.
     calls: Box<[Cancellation]>,
     /// Called with the result of the step; and the reports received so far.
@@ -212,6 +224,9 @@ impl RemoteStep {
     }
 
     fn run(self: &Arc<Self>, i: usize) {
+        if let Some(times) = &self.times {
+            times[i].lock().0 = self.now_ns(i);
+        }
         let step = self.clone();
         self.partitions[i].with_handle(move |handle| match handle {
             Ok(handle) => step.send(i, handle),
@@ -240,18 +255,58 @@ impl RemoteStep {
             step.run_graph_done(i, report);
         });
         let call = Call { to: &partition.task.name, timeout: None, cancellation: &self.calls[i] };
+        if let Some(times) = &self.times {
+            times[i].lock().1 = self.now_ns(i);
+        }
         transport.run_graph(call, request, done);
     }
 
     fn run_graph_done(self: &Arc<Self>, i: usize, report: Result<RunGraphReport>) {
         let result = match report {
             Ok(report) => {
-                self.end.lock().1.absorb(report.metadata);
+                match &self.times {
+                    Some(times) => {
+                        self.keep_report(i, *times[i].lock(), report.metadata, report.ended_ns)
+                    }
+                    None => self.end.lock().1.absorb(report.metadata),
+                }
                 Ok(if report.is_cleaned_up { Cleanup::Done } else { Cleanup::Needed })
             }
             Err(e) => Err(self.with_task_name(i, e)),
         };
         self.handle(Event::RunGraphDone(i, result));
+    }
+
+    /// Keeps the report of a traced partition until the clock of its task is known.
+    fn keep_report(
+        &self,
+        i: usize,
+        (asked_ns, sent_ns): (u64, u64),
+        metadata: RunMetadata,
+        ended_ns: u64,
+    ) {
+        let partition = &self.partitions[i];
+        let last_ns = metadata.nodes.iter().map(|n| n.end_ns).max().unwrap_or(0);
+        let report = TaskReport {
+            task: partition.task.name.to_string(),
+            asked_ns,
+            sent_ns,
+            answered_ns: self.now_ns(i),
+            began_ns: metadata.started_ns,
+            ended_ns: match ended_ns {
+                // A task of TensorFlow.
+                0 => metadata.started_ns.saturating_add(last_ns),
+                ended_ns => ended_ns,
+            },
+            metadata,
+        };
+        let merged = &mut self.end.lock().1;
+        (merged.step, merged.master) = (self.step, partition.peers.member.name.to_string());
+        merged.task_reports.push(report);
+    }
+
+    fn now_ns(&self, i: usize) -> u64 {
+        self.partitions[i].peers.member.diagnostics.wall().as_nanos() as u64
     }
 
     fn with_task_name(&self, i: usize, error: Error) -> Error {

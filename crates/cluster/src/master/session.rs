@@ -13,6 +13,7 @@ pub(crate) use thalweg_runtime::PartialRunOutputs;
 use thalweg_runtime::{Callable, NodeWait, PartialRun, RunMetadata, RunOptions, Session};
 use thalweg_tensor::{Budget, Error, Result, Tensor, bail, ensure, err};
 
+use crate::master::clocks::align;
 use crate::master::config;
 use crate::master::session_peers::SessionPeers;
 use crate::step::recent_ids::RecentIds;
@@ -153,11 +154,24 @@ impl MasterSession {
         Ok(())
     }
 
-    /// Runs a step; `done` is called on a thread of the pool.
+    /// Whether steps with these options are traced.
+    pub(crate) fn traces(&self, options: Option<&pb::RunOptions>) -> bool {
+        config::run_options(options, None, 0).trace
+    }
+
+    /// Whether steps of a callable are traced.
+    pub(crate) fn callable_traces(&self, handle: i64) -> bool {
+        let callable = self.callables.lock().get(&handle).cloned();
+        callable.is_some_and(|callable| self.traces(callable.1.as_ref()))
+    }
+
+    /// Runs a step; traces it if the client asks for that, or someone else does. `done` is called on a thread of
+    /// the pool.
     pub(crate) fn run(
         &self,
         request: &pb::RunStepRequest,
         feeds: Vec<(String, Tensor)>,
+        is_traced: bool,
         cancellation: &Cancellation,
         done: impl FnOnce(Result<StepOutput>) + Send + 'static,
     ) {
@@ -170,6 +184,8 @@ impl MasterSession {
             request.request_id,
         );
         options.cost_graph = self.cost_model.is_due();
+        options.trace |= is_traced;
+        let done = self.aligned(options.trace, done);
         let (options, done) = self.cancelled_on_close(options, cancellation, done);
         self.session.start(options, feeds, request.fetch.clone(), request.target.clone(), done);
     }
@@ -229,6 +245,7 @@ impl MasterSession {
             }
             done(result);
         };
+        let done = self.aligned_partial_run(options.trace, done);
         let (options, done) = self.cancelled_on_close(options, cancellation, done);
         run.start(options, feeds, request.fetch.clone(), done);
     }
@@ -260,6 +277,7 @@ impl MasterSession {
         &self,
         request: &pb::RunCallableRequest,
         feeds: Vec<Tensor>,
+        is_traced: bool,
         cancellation: &Cancellation,
         done: impl FnOnce(Result<StepOutput>) + Send + 'static,
     ) {
@@ -274,6 +292,8 @@ impl MasterSession {
         let mut options =
             config::run_options(callable.1.as_ref(), self.operation_timeout, request.request_id);
         options.cost_graph = self.cost_model.is_due();
+        options.trace |= is_traced;
+        let done = self.aligned(options.trace, done);
         let (options, done) = self.cancelled_on_close(options, cancellation, done);
         callable.0.start(options, feeds, done);
     }
@@ -283,6 +303,33 @@ impl MasterSession {
         match self.callables.lock().remove(&handle) {
             Some(_) => Ok(()),
             None => Err(no_callable(handle)),
+        }
+    }
+
+    /// Has the reports of other tasks merged into that of a traced step, by the master's clock.
+    fn aligned(
+        &self,
+        is_traced: bool,
+        done: impl FnOnce(Result<StepOutput>) + Send + 'static,
+    ) -> impl FnOnce(Result<StepOutput>) + Send + 'static {
+        let done = self.aligned_partial_run(is_traced, |result: Result<PartialRunOutputs>| {
+            done(result.map(|(tensors, report)| (tensors, report.unwrap_or_default())));
+        });
+        |result: Result<StepOutput>| done(result.map(|(tensors, report)| (tensors, Some(report))))
+    }
+
+    /// As `aligned`; only the last call of a partial run has a report.
+    fn aligned_partial_run(
+        &self,
+        is_traced: bool,
+        done: impl FnOnce(Result<PartialRunOutputs>) + Send + 'static,
+    ) -> impl FnOnce(Result<PartialRunOutputs>) + Send + 'static {
+        let member = self.peers.as_ref().filter(|_| is_traced).map(|peers| peers.member.clone());
+        move |result| match (member, result) {
+            (Some(member), Ok((tensors, Some(report)))) => {
+                align(&member, report, |report| done(Ok((tensors, Some(report)))));
+            }
+            (_, result) => done(result),
         }
     }
 

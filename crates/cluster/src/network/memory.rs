@@ -12,6 +12,7 @@ use thalweg_tensor::{Error, Result, err};
 use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::member::Member;
 use crate::network::completion::Completion;
+use crate::network::trace_messages::{ClockRequest, ClockResponse};
 use crate::network::transport::{Call, Done, RunGraphReport, Transport};
 use crate::task::{Task, attributes};
 use crate::worker::Worker;
@@ -180,6 +181,7 @@ impl Transport for MemoryNetwork {
                 completion.complete(result.map(|ran| RunGraphReport {
                     metadata: ran.metadata,
                     is_cleaned_up: ran.is_cleaned_up,
+                    ended_ns: ran.ended_ns,
                 }));
             });
         });
@@ -207,6 +209,10 @@ impl Transport for MemoryNetwork {
                 Ok(())
             },
         );
+    }
+
+    fn clock(&self, call: Call<'_>, request: ClockRequest, done: Done<ClockResponse>) {
+        self.answer(call, done, ClockResponse::default, move |worker| Ok(worker.clock(&request)));
     }
 
     fn recv_tensor(&self, call: Call<'_>, request: pb::RecvTensorRequest, done: Done<Value>) {

@@ -9,4 +9,5 @@ pub(crate) mod memory;
 pub mod own_messages;
 pub(crate) mod single_flight;
 pub(crate) mod stream;
+pub(crate) mod trace_messages;
 pub(crate) mod transport;

@@ -222,6 +222,12 @@ pub(crate) struct PartitionEnd {
     /// Where the error in the response arose.
     #[prost(message, optional, tag = "2")]
     pub(crate) error: Option<ErrorOrigin>,
+    /// When the partition of a traced step began, in ns since 1970 by the worker's clock.
+    #[prost(fixed64, tag = "3")]
+    pub(crate) began_ns: u64,
+    /// When it had ended.
+    #[prost(fixed64, tag = "4")]
+    pub(crate) ended_ns: u64,
 }
 
 /// Where an error arose; its text is sent beside it and shows these fields already.

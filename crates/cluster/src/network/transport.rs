@@ -8,6 +8,7 @@ use thalweg_runtime::RunMetadata;
 use thalweg_tensor::Result;
 
 use crate::cluster_spec::TaskName;
+use crate::network::trace_messages::{ClockRequest, ClockResponse};
 
 /// The callee of a call, its timeout and its cancellation.
 #[derive(Clone, Copy)]
@@ -29,6 +30,8 @@ pub(crate) struct RunGraphReport {
     pub(crate) metadata: RunMetadata,
     /// Whether the worker has dropped all state of the step, so that it needs no `CleanupGraph`.
     pub(crate) is_cleaned_up: bool,
+    /// When the partition of a traced step had ended, by the worker's clock; 0 if the worker does not say.
+    pub(crate) ended_ns: u64,
 }
 
 /// Calls to the workers of other tasks. Calls to an unreachable task fail with `Unavailable` at once.
@@ -67,6 +70,9 @@ pub(crate) trait Transport: Send + Sync {
 
     /// Receives a tensor, or [`Value::Dead`].
     fn recv_tensor(&self, call: Call<'_>, request: pb::RecvTensorRequest, done: Done<Value>);
+
+    /// The time by the clock of a task; tasks of TensorFlow do not tell.
+    fn clock(&self, call: Call<'_>, request: ClockRequest, done: Done<ClockResponse>);
 
     /// Number of tasks with an open connection of the stream protocol.
     fn streams(&self) -> usize {

@@ -5,6 +5,7 @@ pub(crate) mod failure_log;
 mod histories_tests;
 pub(crate) mod recent_ids;
 pub(crate) mod rendezvous;
+pub(crate) mod sent_log;
 pub(crate) mod worker_step;
 
 use std::collections::VecDeque;

@@ -16,7 +16,9 @@ use rustc_hash::FxHashMap;
 use thalweg_graph::Graph;
 use thalweg_kernel::{Cancellation, Registration, Rendezvous, RendezvousKey, Value};
 use thalweg_proto as pb;
-use thalweg_runtime::{FetchCollector, NodeWait, RegisteredGraph, RunOptions, Session, StepEnd};
+use thalweg_runtime::{
+    FetchCollector, NodeWait, RegisteredGraph, RunOptions, Session, StepEnd, system_boot_id,
+};
 use thalweg_tensor::{Error, Result, Tensor, ensure, err};
 
 use crate::cluster_spec::{ClusterSpec, TaskName};
@@ -25,6 +27,7 @@ use crate::errors::from_task;
 use crate::master::config;
 use crate::master::session::check_size;
 use crate::member::Member;
+use crate::network::trace_messages::{ClockRequest, ClockResponse, SentInfo};
 use crate::network::transport::{RunGraphReport, Transport};
 use crate::step::failure_log::FailureLog;
 use crate::step::recent_ids::RecentIds;
@@ -81,9 +84,12 @@ impl TensorRequest {
     pub(crate) fn receive(&self, key: &str, done: impl FnOnce(Result<Value>) + Send + 'static) {
         let key = RendezvousKey(key.into());
         let name = self.member.name.to_string();
-        let waits = self.member.diagnostics.wait(self.step, WaitTarget::SendTensor(key.clone()));
+        let (step, diagnostics) = (self.step, self.member.diagnostics.clone());
+        let waits = diagnostics.wait(step, WaitTarget::SendTensor(key.clone()));
+        let (requested, sent) = (diagnostics.wall(), key.clone());
         let received = Box::new(move |value: Result<Value>| {
             drop(waits);
+            diagnostics.sent.add(step, &sent, requested, || diagnostics.wall());
             done(value.map_err(|e| from_task(&name, e)));
         });
         self.steps.request_tensor(self.step, &key, received);
@@ -348,13 +354,19 @@ impl Worker {
         }
         let links = link_aborts(&table, cancellation);
         let failures = FailureLog::new(&request.session_handle);
+        let diagnostics = self.member.diagnostics.clone();
+        let is_traced = request.exec_opts.is_some_and(|reports| reports.record_timeline);
+        if is_traced {
+            diagnostics.sent.begin(step);
+        }
         graph.start(&run_options(request, cancellation), step, rendezvous, move |result| {
             drop(links);
             table.send_fetched();
             failures.log_worker_step(step, &result);
+            let ended_ns = if is_traced { diagnostics.wall().as_nanos() as u64 } else { 0 };
             let is_cleaned_up = steps.finish_and_clean_up(step, result.as_ref().err().cloned());
-            collector
-                .event(result.map(|metadata| Some(RunGraphReport { metadata, is_cleaned_up })));
+            let report = |metadata| Some(RunGraphReport { metadata, is_cleaned_up, ended_ns });
+            collector.event(result.map(report));
         });
         Ok(())
     }
@@ -428,12 +440,25 @@ impl Worker {
             let link = cancellation.on_cancel(move |cause| table.abort(cause));
             end.wait(move |result| {
                 drop(link);
-                let is_cleaned_up = false;
-                collector
-                    .event(result.map(|metadata| Some(RunGraphReport { metadata, is_cleaned_up })));
+                let report = |metadata| Some(RunGraphReport { metadata, ..Default::default() });
+                collector.event(result.map(report));
             });
         } else {
             collector.event(Ok(None));
+        }
+    }
+
+    /// The time by this task's clock, and what the task sent in a traced step.
+    pub(crate) fn clock(&self, request: &ClockRequest) -> ClockResponse {
+        let sent = match request.step {
+            0 => Vec::new(),
+            step => self.member.diagnostics.sent.take(step),
+        };
+        ClockResponse {
+            boot: system_boot_id().to_owned(),
+            sent: sent.iter().map(SentInfo::from).collect(),
+            // Last, so that it lies between request and answer with nothing slow beside it.
+            wall_ns: self.member.diagnostics.wall().as_nanos() as u64,
         }
     }
 

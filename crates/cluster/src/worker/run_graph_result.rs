@@ -17,6 +17,8 @@ pub(crate) struct RunGraphResult {
     pub(crate) is_partial: bool,
     /// Whether the worker has dropped the step, so that it needs no `CleanupGraph`.
     pub(crate) is_cleaned_up: bool,
+    /// When the partition of a traced step had ended, in ns since 1970; 0 if the step is not traced.
+    pub(crate) ended_ns: u64,
 }
 
 impl RunGraphResult {
@@ -48,10 +50,9 @@ pub(crate) fn collect(
         FetchCollector::new(keys.len(), 1, move |result: Result<Collected<RunGraphReport>>| {
             done(result.map(|(tensors, end)| {
                 let is_partial = end.is_none();
-                let (metadata, is_cleaned_up) =
-                    end.map_or_else(Default::default, |end| (end.metadata, end.is_cleaned_up));
+                let RunGraphReport { metadata, is_cleaned_up, ended_ns } = end.unwrap_or_default();
                 let received = keys.into_iter().zip(tensors).collect();
-                RunGraphResult { received, metadata, is_partial, is_cleaned_up }
+                RunGraphResult { received, metadata, is_partial, is_cleaned_up, ended_ns }
             }));
         });
     collector.receive(&keys_to_receive, rendezvous);

@@ -10,9 +10,10 @@ use thalweg_tensor::Error;
 use crate::execute::outstanding::Outstanding;
 use crate::pool::Pool;
 use crate::session::SessionCore;
-use crate::session::metadata::{RunMetadata, Trace};
+use crate::session::metadata::RunMetadata;
 use crate::session::options::RunOptions;
 use crate::session::remote_tasks::RemotePartitions;
+use crate::session::trace::Trace;
 
 /// What all partitions of one step, or one function call, share.
 pub(crate) struct StepShared {

@@ -16,7 +16,7 @@ use crate::execute::step::StepShared;
 use crate::functions::loops::{Counter, Loop, Until};
 use crate::functions::{Callee, Instance};
 use crate::session::SessionCore;
-use crate::session::metadata::Trace;
+use crate::session::trace::Trace;
 
 /// Deepest nesting of calls; each level uses its thread's stack.
 const CALL_DEPTH_MAX: u32 = 100;

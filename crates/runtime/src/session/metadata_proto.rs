@@ -67,6 +67,7 @@ fn source(start_nanos: i64) -> pb::NodeExecStats {
 fn node_stats(node: &NodeTiming, started_ns: u64) -> pb::NodeExecStats {
     let start = started_ns.saturating_add(node.start_ns) as i64;
     let took = node.end_ns.saturating_sub(node.start_ns) as i64;
+    let scheduled = started_ns.saturating_add(node.ready_ns.min(node.start_ns)) as i64;
     let bytes: i64 = node.outputs.iter().map(|o| o.bytes as i64).sum();
     let memory = pb::AllocatorMemoryUsed {
         allocator_name: ALLOCATOR.into(),
@@ -88,8 +89,8 @@ fn node_stats(node: &NodeTiming, started_ns: u64) -> pb::NodeExecStats {
         op_end_rel_nanos: took,
         all_end_rel_micros: took / 1000,
         all_end_rel_nanos: took,
-        scheduled_micros: start / 1000,
-        scheduled_nanos: start,
+        scheduled_micros: scheduled / 1000,
+        scheduled_nanos: scheduled,
         thread_id: node.thread,
         memory: if bytes > 0 { vec![memory] } else { Vec::new() },
         memory_stats: Some(pb::MemoryStats::default()),
@@ -117,7 +118,7 @@ fn output(output: &TracedOutput) -> pb::NodeOutput {
 fn from_proto(proto: pb::RunMetadata) -> RunMetadata {
     let devices = proto.step_stats.map(|s| s.dev_stats).unwrap_or_default();
     let stats = || devices.iter().flat_map(|d| d.node_stats.iter().map(move |n| (d, n)));
-    let started_ns = stats().map(|(_, n)| start_ns(n)).min().unwrap_or(0);
+    let started_ns = stats().map(|(_, n)| scheduled_ns(n)).min().unwrap_or(0);
     let mut nodes: Vec<NodeTiming> = stats().map(|(d, n)| timing(d, n, started_ns)).collect();
     nodes.sort_by_key(|n| n.end_ns);
     RunMetadata {
@@ -125,7 +126,18 @@ fn from_proto(proto: pb::RunMetadata) -> RunMetadata {
         nodes,
         partition_graphs: proto.partition_graphs,
         cost_graph: proto.cost_graph,
+        ..Default::default()
     }
+}
+
+/// When a node became ready. It started later, whatever a server claims.
+fn scheduled_ns(stats: &pb::NodeExecStats) -> u64 {
+    let ns = match stats.scheduled_nanos {
+        0 => stats.scheduled_micros.saturating_mul(1000),
+        ns => ns,
+    };
+    let start = start_ns(stats);
+    if ns > 0 { (ns as u64).min(start) } else { start }
 }
 
 /// Older servers count microseconds alone.
@@ -149,6 +161,7 @@ fn timing(device: &pb::DeviceStepStats, stats: &pb::NodeExecStats, started_ns: u
         op: op.map_or_else(String::new, |(op, _)| op.to_owned()),
         device: device.device.as_str().into(),
         thread: stats.thread_id,
+        ready_ns: scheduled_ns(stats).saturating_sub(started_ns),
         start_ns: start,
         end_ns: start.saturating_add(took.max(0) as u64),
         label: stats.timeline_label.clone(),
@@ -178,6 +191,7 @@ mod tests {
             op: op.into(),
             device: "/device:CPU:0".into(),
             thread: 1,
+            ready_ns: start_ns - 10,
             start_ns,
             end_ns: start_ns + 2500,
             label: format!("{name} = {op}(a, b)"),
@@ -204,10 +218,13 @@ mod tests {
         assert_eq!(names, ["_SOURCE", "early", "late"]);
         let early = &device.node_stats[1];
         assert_eq!(early.all_start_micros, (started_ns / 1000) as i64 + 1);
+        assert_eq!(early.scheduled_nanos, started_ns as i64 + 990);
         assert_eq!((early.all_end_rel_micros, early.memory[0].total_bytes), (2, 24));
         let back = from_proto(proto);
         let late = back.nodes.last().unwrap();
-        assert_eq!((&*late.node, late.op.as_str(), late.end_ns), ("late", "Mul", 8000 + 2500));
+        // The first node became ready at 990: the step is not known to have begun before.
+        assert_eq!((&*late.node, late.op.as_str()), ("late", "Mul"));
+        assert_eq!((late.ready_ns, late.start_ns, late.end_ns), (8000, 8010, 8010 + 2500));
         assert_eq!(late.outputs[0].shape, Shape::new(&[2, 3]).unwrap());
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod remote_tasks;
 pub(crate) mod report;
 pub(crate) mod sharing;
 pub(crate) mod step;
+pub(crate) mod trace;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

@@ -63,7 +63,7 @@ impl Reports {
         let mut metadata = RunMetadata::default();
         if let Some(trace) = &step.trace {
             metadata.started_ns = trace.started_ns;
-            metadata.nodes = trace.take();
+            metadata.nodes = trace.take(&plan.executables);
         }
         if self.cost_graph {
             metadata.cost_graph = Some(cost_graph(plan, &metadata.nodes));

@@ -21,10 +21,11 @@ use crate::execute::executable::Executable;
 use crate::execute::rendezvous::LocalRendezvous;
 use crate::execute::step::StepShared;
 use crate::session::SessionCore;
-use crate::session::metadata::{RunMetadata, Trace};
+use crate::session::metadata::RunMetadata;
 use crate::session::options::RunOptions;
 use crate::session::plan_cache::CachedPlan;
 use crate::session::report::Reports;
+use crate::session::trace::Trace;
 
 /// The fetches of a step in the caller's order, and its report.
 pub(crate) type StepOutputs = (Vec<Tensor>, RunMetadata);

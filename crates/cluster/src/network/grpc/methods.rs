@@ -31,9 +31,11 @@ pub(crate) const REGISTER_GRAPH: Method = Method::new(WORKER, "RegisterGraph");
 pub(crate) const RUN_GRAPH: Method =
     Method { service: WORKER, name: "RunGraph", tensors: &[1, 2, 4] };
 
+pub(crate) const CLOCK: Method = Method::new(PEER, "Clock");
 pub(crate) const HELLO: Method = Method::new(PEER, "Hello");
 pub(crate) const STATUS: Method = Method::new(PEER, "Status");
 pub(crate) const STOP: Method = Method::new(PEER, "Stop");
+pub(crate) const TRACE: Method = Method::new(PEER, "Trace");
 
 pub(crate) const HEALTH_CHECK: Method = Method::new("grpc.health.v1.Health", "Check");
 

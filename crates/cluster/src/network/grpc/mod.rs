@@ -11,6 +11,8 @@ mod transport;
 mod worker_service;
 
 pub use local::LocalCluster;
-pub use probe::{TaskReport, TaskState, check_health, status_of, stop_tasks};
+pub use probe::{
+    TaskReport, TaskState, check_health, status_of, stop_tasks, trace_next_step, traced_steps,
+};
 pub use server::{Server, ServerOptions};
 pub(crate) use transport::{GrpcTransport, ServerRuntime};

@@ -8,17 +8,21 @@ use thalweg_proto::grpc::health::v1::health_check_response::ServingStatus;
 use thalweg_proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
 use thalweg_rpc::{MessageBody, Rope, decode, message};
 use thalweg_runtime::{Pool, resident_bytes};
-use thalweg_tensor::{Result, bail, ensure};
+use thalweg_tensor::{Result, bail, ensure, err};
 
 use super::service::Service;
+use crate::master::tracer::TracedStep;
 use crate::network::own_messages::{
     AcceleratorInfo, SilentTask, StatusRequest, StatusResponse, StopRequest, StopResponse,
 };
+use crate::network::trace_messages::{StepTrace, TraceRequest, TraceResponse, TracedStepInfo};
 
 /// Maximum number of waits in a response.
 const WAITS_MAX: usize = 10_000;
 /// Maximum time that `Stop` waits for sessions to be closed.
 const GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Maximum time that `Trace` waits for a step.
+const TRACE_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// The services that health checks may name.
 const SERVICES: &[&str] =
     &["", "tensorflow.MasterService", "tensorflow.WorkerService", "thalweg.Peer"];
@@ -28,9 +32,32 @@ impl Service {
     pub(super) fn peer_call(&self, method: &str, rope: Rope) -> Result<Response<MessageBody>> {
         match method {
             "Status" => Ok(message(&self.status(&decode(rope)?))),
+            "Clock" => Ok(message(&self.worker.clock(&decode(rope)?))),
             "Stop" => Ok(message(&self.stop(&decode(rope)?)?)),
             _ => bail!(Unimplemented, "thalweg.Peer has no method {method}"),
         }
+    }
+
+    /// `/thalweg.Peer/Trace`: the report of the next step that a client runs here, or of earlier traced ones.
+    pub(super) async fn trace(&self, rope: Rope) -> Result<Response<MessageBody>> {
+        let request: TraceRequest = decode(rope)?;
+        let tracer = &self.master.tracer;
+        let steps = if request.is_past {
+            tracer.kept()
+        } else {
+            let timeout = Duration::from_millis(request.timeout_ms).min(TRACE_TIMEOUT_MAX);
+            let next = tokio::time::timeout(timeout, tracer.next_step()?);
+            let own = self.master.task().name();
+            let seconds = timeout.as_secs_f32();
+            let step = next.await.map_err(|_| {
+                err!(
+                    DeadlineExceeded,
+                    "no client ran a whole step on the master of {own} within {seconds} s"
+                )
+            })?;
+            vec![step.map_err(|_| err!(Unavailable, "{own} shuts down"))?]
+        };
+        Ok(message(&TraceResponse { steps: steps.iter().map(|step| traced(step)).collect() }))
     }
 
     /// Methods of `/grpc.health.v1.Health`.
@@ -109,5 +136,14 @@ impl Service {
             threads: Pool::global().threads() as u32,
             accelerators: devices.iter().filter_map(|d| AcceleratorInfo::of(&**d)).collect(),
         }
+    }
+}
+
+fn traced(step: &TracedStep) -> TracedStepInfo {
+    TracedStepInfo {
+        id: step.id,
+        session: step.session.clone(),
+        metadata: Some(step.metadata.to_proto()),
+        trace: StepTrace::of(&step.metadata),
     }
 }

@@ -13,10 +13,14 @@ use tokio::task::JoinSet;
 
 use super::methods;
 use crate::cluster_spec::{ClusterSpec, TaskName};
+use crate::master::tracer::TracedStep;
 use crate::network::own_messages::{StatusRequest, StatusResponse, StopRequest, StopResponse};
+use crate::network::trace_messages::{StepTrace, TraceRequest, TraceResponse, TracedStepInfo};
 
 /// Maximum size of a response.
-const RESPONSE_BYTES_MAX: usize = 64 << 20;
+const RESPONSE_BYTES_MAX: usize = 256 << 20;
+/// How long a master may take to answer after the step has ended.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent requests.
 const CONCURRENT_REQUESTS_MAX: usize = 512;
 
@@ -164,6 +168,44 @@ pub fn check_health(address: &str, timeout: Duration) -> Result<()> {
         tokio::time::timeout(timeout, check).await.unwrap_or_else(|_| Err(timed_out()))
     };
     block_on(bounded, None)
+}
+
+/// The next step that a client runs on the master at `address`, traced, or an error after `timeout`. A job with a
+/// master for each worker has as many next steps.
+pub fn trace_next_step(address: &str, timeout: Duration) -> Result<TracedStep> {
+    let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+    let request = TraceRequest { timeout_ms, is_past: false };
+    let mut steps = request_traces(address, request, timeout.saturating_add(ANSWER_TIME))?;
+    steps.pop().ok_or_else(|| err!(DataLoss, "{address} answered without a step"))
+}
+
+/// The steps that the master at `address` has traced before, the latest last.
+pub fn traced_steps(address: &str, timeout: Duration) -> Result<Vec<TracedStep>> {
+    request_traces(address, TraceRequest { timeout_ms: 0, is_past: true }, timeout)
+}
+
+fn request_traces(
+    address: &str,
+    request: TraceRequest,
+    timeout: Duration,
+) -> Result<Vec<TracedStep>> {
+    let address = address.to_owned();
+    let call = async move {
+        let timed_out =
+            || err!(Unavailable, "{address} did not answer within {} s", timeout.as_secs_f32());
+        // The server is there or not; only the step may take long.
+        let channel = channel(&address, timeout.min(ANSWER_TIME));
+        let answer = channel.call(methods::TRACE, &request, None);
+        let answer: TraceResponse =
+            tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| Err(timed_out()))?;
+        Ok(answer.steps.into_iter().map(traced_step).collect())
+    };
+    block_on(call, None)
+}
+
+fn traced_step(step: TracedStepInfo) -> TracedStep {
+    let metadata = StepTrace::join(step.metadata.unwrap_or_default(), step.trace);
+    TracedStep { id: step.id, session: step.session, metadata }
 }
 
 /// A channel of its own; the caller's timeout ends an attempt to connect before the policy does.

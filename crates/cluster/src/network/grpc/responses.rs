@@ -6,11 +6,13 @@ use http::{HeaderValue, Response};
 use thalweg_kernel::Value;
 use thalweg_proto as pb;
 use thalweg_rpc::{MessageBody, Pieces, message, response, status, status_with_origin};
+use thalweg_runtime::RunMetadata;
 use thalweg_tensor::{DType, Error, Result, Shape, Tensor, err};
 
 use crate::master::StepResult;
 use crate::master::session::StepOutput;
 use crate::network::own_messages::{PartitionEnd, RunGraphResponseExtension};
+use crate::network::trace_messages::{StepResponseExtension, StepTrace};
 use crate::worker::run_graph_result::RunGraphResult;
 
 /// The error payload by which TensorFlow's workers announce a restart: a map with the type URL of
@@ -56,7 +58,7 @@ pub(crate) fn run_step_response(
     }
     // TensorFlow sends it even if it is empty, but only with the last call of a partial run.
     if let Some(report) = report {
-        pieces.put_message(2, &report.to_proto());
+        put_report(&mut pieces, &report);
     }
     response(pieces)
 }
@@ -73,8 +75,16 @@ pub(crate) fn run_callable_response(result: Result<StepOutput>) -> Response<Mess
             return status(&e);
         }
     }
-    pieces.put_message(2, &report.to_proto());
+    put_report(&mut pieces, &report);
     response(pieces)
+}
+
+/// The report of a step, and what TensorFlow's message does not say of one that was traced.
+fn put_report(pieces: &mut Pieces, report: &RunMetadata) {
+    pieces.put_message(2, &report.to_proto());
+    if let Some(trace) = StepTrace::of(report) {
+        pieces.put_fields(&StepResponseExtension { trace: Some(trace) });
+    }
 }
 
 /// The response of `RunGraph`.
@@ -108,8 +118,13 @@ pub(crate) fn run_graph_response(
     if !ran.is_partial {
         pieces.put_fields(&ran.report());
     }
-    if ran.is_cleaned_up {
-        let partition = PartitionEnd { is_cleaned_up: true, error: None };
+    if ran.is_cleaned_up || ran.ended_ns != 0 {
+        let partition = PartitionEnd {
+            is_cleaned_up: ran.is_cleaned_up,
+            error: None,
+            began_ns: if ran.ended_ns == 0 { 0 } else { ran.metadata.started_ns },
+            ended_ns: ran.ended_ns,
+        };
         pieces.put_fields(&RunGraphResponseExtension { partition: Some(partition) });
     }
     response(pieces)
@@ -149,7 +164,6 @@ mod tests {
     use bytes::Bytes;
     use http_body_util::BodyExt;
     use prost::Message;
-    use thalweg_runtime::RunMetadata;
 
     fn body(response: Response<MessageBody>) -> Vec<u8> {
         let collected = response.into_body().collect();

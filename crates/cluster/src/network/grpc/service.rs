@@ -112,6 +112,12 @@ impl Service {
                 let rope = read(request.into_body(), self.limits(), &[]).await;
                 rope.and_then(|rope| self.hello(rope))
             }
+            Some(("/thalweg.Peer", "Trace")) => {
+                match read(request.into_body(), self.limits(), &[]).await {
+                    Ok(rope) => self.trace(rope).await,
+                    Err(e) => Err(e),
+                }
+            }
             Some(("/thalweg.Peer", method)) => {
                 let rope = read(request.into_body(), self.limits(), &[]).await;
                 rope.and_then(|rope| self.peer_call(method, rope))

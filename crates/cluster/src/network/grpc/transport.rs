@@ -25,6 +25,7 @@ use crate::network::completion::Completion;
 use crate::network::failure_detector::{Action, FailureDetector, SilenceLimits};
 use crate::network::own_messages::RunGraphResponseExtension;
 use crate::network::stream::client::Streams;
+use crate::network::trace_messages::{ClockRequest, ClockResponse};
 use crate::network::transport::{Call, Done, RunGraphReport, Transport};
 use crate::step::rendezvous::ParsedKey;
 use crate::task::{Task, TensorTransport};
@@ -254,6 +255,13 @@ impl Transport for GrpcTransport {
         self.start(call, done, |worker| async move { worker.recv_tensor(&request, timeout).await });
     }
 
+    fn clock(&self, call: Call<'_>, request: ClockRequest, done: Done<ClockResponse>) {
+        let timeout = call.timeout;
+        self.start(call, done, |worker| async move {
+            worker.control.call(methods::CLOCK, &request, timeout).await
+        });
+    }
+
     fn streams(&self) -> usize {
         let is_open =
             |worker: &&Arc<RemoteWorker>| worker.streams.as_ref().is_some_and(Streams::is_open);
@@ -426,14 +434,22 @@ impl RemoteWorker {
                 None => e,
             },
         )?;
+        let metadata = pb::RunMetadata {
+            step_stats: response.step_stats,
+            cost_graph: response.cost_graph.filter(|c| !c.node.is_empty()),
+            partition_graphs: response.partition_graph,
+            ..Default::default()
+        };
+        let mut metadata = RunMetadata::from_proto(metadata);
+        if partition.began_ns != 0 {
+            let begun = RunMetadata { started_ns: partition.began_ns, ..Default::default() };
+            let report = std::mem::replace(&mut metadata, begun);
+            metadata.absorb(report);
+        }
         Ok(RunGraphReport {
-            metadata: RunMetadata::from_proto(pb::RunMetadata {
-                step_stats: response.step_stats,
-                cost_graph: response.cost_graph.filter(|c| !c.node.is_empty()),
-                partition_graphs: response.partition_graph,
-                ..Default::default()
-            }),
+            metadata,
             is_cleaned_up: partition.is_cleaned_up,
+            ended_ns: partition.ended_ns,
         })
     }
 
