@@ -3,6 +3,7 @@
 mod file;
 mod state;
 mod status;
+pub(crate) mod trace;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -80,6 +81,9 @@ enum Command {
         #[arg(long, help_heading = "Output")]
         json: bool,
     },
+    /// Trace the next step that a client runs, and show what its time went into: kernels, links
+    /// between tasks, waiting and queueing
+    Trace(trace::Args),
     /// Show the output of a task
     Logs {
         /// A task, such as ps/0
@@ -105,10 +109,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         let cluster = parse_cluster(text).map_err(|e| Failure::Usage(e.to_string()))?;
         return status::show(&cluster, Form { waits: *waits, json: *json }, out);
     }
-    let (Command::Up { file: path, .. }
-    | Command::Status { file: path, .. }
-    | Command::Logs { file: path, .. }
-    | Command::Down { file: path }) = &args.command;
+    let path = match &args.command {
+        Command::Trace(args) => return trace::run(args, out),
+        Command::Up { file, .. }
+        | Command::Status { file, .. }
+        | Command::Logs { file, .. }
+        | Command::Down { file } => file,
+    };
     let mut file = ClusterFile::read(path)?;
     let state = StateFolder::of(&file.name, args.state_dir.as_deref())?;
     match &args.command {
@@ -126,6 +133,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         }
         Command::Logs { task, follow, .. } => logs(&state, task, *follow, out),
         Command::Down { .. } => down(&file, &state, out),
+        Command::Trace(args) => trace::run(args, out),
     }
 }
 

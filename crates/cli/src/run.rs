@@ -92,7 +92,8 @@ pub struct Args {
     #[arg(long = "save", value_name = "NAME=FILE", help_heading = "Output")]
     pub(crate) saves: Vec<String>,
 
-    /// Write a timeline of the (last) step, for ui.perfetto.dev or chrome://tracing
+    /// Write a timeline of the (last) step, for ui.perfetto.dev or chrome://tracing, and show what
+    /// its time went into: on standard error, or with --json in the object
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) trace: Option<PathBuf>,
 

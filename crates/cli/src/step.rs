@@ -6,8 +6,10 @@ use std::path::Path;
 use thalweg_cluster::RemoteSession;
 use thalweg_kernel::Environment;
 use thalweg_runtime::{RunMetadata, RunOptions, Session, system_environment};
+use thalweg_sim::{Summary, measured};
 use thalweg_tensor::{Code, Context, Error, Result, Tensor, npy};
 
+use crate::cluster::trace::write_timeline;
 use crate::run::Args;
 use crate::{Failure, files, output};
 
@@ -76,14 +78,19 @@ impl<'a> Step<'a> {
         session: &AnySession<'_>,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
-        let done = self.run(args, session, &system_environment())?;
+        let mut done = self.run(args, session, &system_environment())?;
         for &(fetch, path) in &self.saves {
             let content = npy::write(&done.tensors[fetch])
                 .context(|| format!("--save {}", path.display()))?;
             files::write(path, &content)?;
         }
         if let Some(path) = &args.trace {
-            files::write(path, done.metadata.to_trace_json().as_bytes())?;
+            let timeline = measured(&done.metadata);
+            write_timeline(path, &timeline)?;
+            done.trace = Some(Summary::of(&timeline).to_json());
+            if !args.json {
+                eprint!("{}", Summary::of(&timeline));
+            }
         }
         if args.json { done.write_json(self, out) } else { done.write_text(self, out) }
     }
@@ -163,6 +170,8 @@ impl AnySession<'_> {
 struct StepResult {
     tensors: Vec<Tensor>,
     metadata: RunMetadata,
+    /// What the time of the traced step went into.
+    trace: Option<serde_json::Value>,
     /// The durations of the steps.
     seconds: Vec<f64>,
 }
@@ -212,6 +221,9 @@ impl StepResult {
         write!(out, "}},\"seconds\":{}", sorted[sorted.len() / 2])?;
         if let [fastest, .., slowest] = sorted[..] {
             write!(out, ",\"steps\":{},\"fastest\":{fastest},\"slowest\":{slowest}", sorted.len())?;
+        }
+        if let Some(trace) = &self.trace {
+            write!(out, ",\"trace\":{trace}")?;
         }
         writeln!(out, "}}")?;
         Ok(())

@@ -9,6 +9,7 @@ use thalweg_proto as pb;
 use thalweg_tensor::{Error, Result};
 
 use crate::master::step::Cleanup;
+use crate::network::trace_messages::{ClockRequest, ClockResponse};
 use crate::network::transport::{Call, Done, RunGraphReport, Transport};
 
 /// SplitMix64.
@@ -167,6 +168,10 @@ impl Transport for TestTransport {
     }
 
     fn cleanup_all(&self, _: Call<'_>, _: pb::CleanupAllRequest, _: Done<()>) {
+        panic!("{ONLY_TENSORS}");
+    }
+
+    fn clock(&self, _: Call<'_>, _: ClockRequest, _: Done<ClockResponse>) {
         panic!("{ONLY_TENSORS}");
     }
 }

@@ -1,0 +1,417 @@
+//! The timeline of a step that was traced.
+//!
+//! Nodes come with when they became ready, started and ended, and with a label that names their inputs. What made a
+//! node ready is the input that ended last; of a received tensor it is the node that sent it, which another task may
+//! have run. A tensor is on its way from the moment it was sent, which is when both the value and the request for
+//! it were there; before, its receiver waits for the sender.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use thalweg_runtime::{Dispatch, NodeTiming, RunMetadata};
+
+use crate::timeline::{Span, SpanKind, Timeline};
+
+/// A clock is read with this error: what ended so little after another thing began may be its cause.
+const READING_NS: u64 = 1_000;
+/// A tensor that was sent so long after its `_Send` ended waited for its sender's part of the step to end.
+const DEFERRED_NS: u64 = 50_000;
+/// A task that was called so long after it was to be knew the graph not yet.
+const REGISTERING_NS: u64 = 200_000;
+
+/// The timeline of a step from the report of all its tasks; empty if no node was timed.
+pub fn measured(metadata: &RunMetadata) -> Timeline {
+    let is_work = |node: &&NodeTiming| !node.op.is_empty() && &*node.node != "_SOURCE";
+    let nodes: Vec<&NodeTiming> = metadata.nodes.iter().filter(is_work).collect();
+    let mut builder = Builder::new(metadata, nodes);
+    builder.add_dispatches();
+    builder.add_nodes();
+    builder.add_answers();
+    builder.finish()
+}
+
+/// A span before spans are ordered; times are ns, and the cause is a position among the drafts.
+struct Draft {
+    device: u32,
+    thread: u32,
+    node: Arc<str>,
+    op: Arc<str>,
+    kind: SpanKind,
+    ready: u64,
+    start: u64,
+    end: u64,
+    cause: Option<u32>,
+}
+
+struct Builder<'a> {
+    metadata: &'a RunMetadata,
+    nodes: Vec<&'a NodeTiming>,
+    devices: Vec<Arc<str>>,
+    /// For each device and node name, the nodes in the order in which they ended.
+    by_name: FxHashMap<(&'a str, &'a str), Vec<usize>>,
+    /// For each received node, the one that sent its tensor, and when the sender says the request came and the
+    /// tensor went.
+    senders: FxHashMap<usize, (Option<usize>, Option<(u64, u64)>)>,
+    drafts: Vec<Draft>,
+    /// For each node, its draft.
+    draft_of: Vec<Option<u32>>,
+    /// For each dispatch, the draft of its `RunGraph`.
+    calls: Vec<u32>,
+}
+
+/// A tensor between two devices: sender, receiver, name.
+type TensorKey<'a> = (&'a str, &'a str, &'a str);
+
+impl<'a> Builder<'a> {
+    fn new(metadata: &'a RunMetadata, nodes: Vec<&'a NodeTiming>) -> Builder<'a> {
+        let mut by_name: FxHashMap<(&str, &str), Vec<usize>> = FxHashMap::default();
+        let mut order: Vec<usize> = (0..nodes.len()).collect();
+        order.sort_by_key(|&i| (nodes[i].end_ns, nodes[i].start_ns));
+        for &i in &order {
+            by_name.entry((&nodes[i].device, &nodes[i].node)).or_default().push(i);
+        }
+        let senders = match_senders(metadata, &nodes, &order);
+        let devices = devices(metadata, &nodes);
+        let draft_of = vec![None; nodes.len()];
+        let (drafts, calls) = Default::default();
+        Builder { metadata, nodes, devices, by_name, senders, drafts, draft_of, calls }
+    }
+
+    fn device(&self, name: &str) -> u32 {
+        self.devices.binary_search_by(|d| (**d).cmp(name)).unwrap_or(0) as u32
+    }
+
+    /// The first device of a task.
+    fn device_of_task(&self, task: &str) -> u32 {
+        self.devices.iter().position(|d| is_of_task(d, task)).unwrap_or(0) as u32
+    }
+
+    fn push(&mut self, draft: Draft) -> u32 {
+        self.drafts.push(draft);
+        self.drafts.len() as u32 - 1
+    }
+
+    /// The requests by which the master started the parts of other tasks.
+    fn add_dispatches(&mut self) {
+        let metadata = self.metadata;
+        let from = self.device_of_task(&metadata.master);
+        for Dispatch { task, asked_ns, sent_ns, began_ns, .. } in &metadata.dispatches {
+            let device = self.device_of_task(task);
+            let call = |op: &str, ready: u64, start: u64, end: u64, cause| Draft {
+                device,
+                thread: 0,
+                node: task.as_str().into(),
+                op: op.into(),
+                kind: SpanKind::Dispatch { from },
+                ready,
+                start,
+                end: end.max(start),
+                cause,
+            };
+            let mut registered = None;
+            if sent_ns.saturating_sub(*asked_ns) > REGISTERING_NS {
+                registered = Some(self.push(call("RegisterGraph", 0, *asked_ns, *sent_ns, None)));
+            }
+            let ready = if registered.is_some() { *sent_ns } else { 0 };
+            let run = self.push(call("RunGraph", ready, *sent_ns, *began_ns, registered));
+            self.calls.push(run);
+        }
+    }
+
+    fn add_nodes(&mut self) {
+        for i in 0..self.nodes.len() {
+            let node = self.nodes[i];
+            let draft = Draft {
+                device: self.device(&node.device),
+                thread: node.thread,
+                node: node.node.clone(),
+                op: node.op.as_str().into(),
+                kind: match waits(node) {
+                    true => SpanKind::Wait,
+                    false => SpanKind::Compute,
+                },
+                ready: node.ready_ns.min(node.start_ns),
+                start: node.start_ns,
+                end: node.end_ns,
+                cause: None,
+            };
+            self.draft_of[i] = Some(self.push(draft));
+        }
+        for i in 0..self.nodes.len() {
+            self.set_cause(i);
+        }
+        for i in 0..self.nodes.len() {
+            if let Some((sender, sent)) = self.senders.get(&i).copied() {
+                self.make_transfer(i, sender, sent);
+            }
+        }
+    }
+
+    /// Finds what made a node ready: the input that ended last, or the call of its task.
+    fn set_cause(&mut self, i: usize) {
+        let Some(draft) = self.draft_of[i] else { return };
+        let (node, start) = (self.nodes[i], self.nodes[i].start_ns);
+        let latest = |input: &str| {
+            let input = input.strip_prefix('^').unwrap_or(input);
+            // A name has no colon; the number behind one is that of the output.
+            let name = input.rsplit_once(':').map_or(input, |(name, _)| name);
+            let runs = self.by_name.get(&(&*node.device, name))?;
+            let before = runs.partition_point(|&run| self.nodes[run].end_ns <= start + READING_NS);
+            let run = runs[..before].iter().rev().find(|&&run| run != i)?;
+            Some((self.nodes[*run].end_ns, *run))
+        };
+        let last = node.inputs().filter_map(latest).max();
+        let (cause, ready) = match last {
+            Some((end, input)) => (self.draft_of[input], end),
+            None => (self.call_of(node), node.ready_ns),
+        };
+        let draft = &mut self.drafts[draft as usize];
+        (draft.cause, draft.ready) = (cause, ready.min(draft.start));
+    }
+
+    /// The call that made a node ready that waits for no other.
+    fn call_of(&self, node: &NodeTiming) -> Option<u32> {
+        let dispatches = &self.metadata.dispatches;
+        let i = dispatches.iter().position(|d| is_of_task(&node.device, &d.task))?;
+        // The nodes of functions become ready when they are called.
+        let is_first =
+            node.ready_ns <= dispatches[i].began_ns + READING_NS || node.ready_ns < node.start_ns;
+        is_first.then(|| self.calls[i])
+    }
+
+    /// Makes the span of a `_Recv` that of its tensor's way.
+    fn make_transfer(&mut self, i: usize, sender: Option<usize>, sent: Option<(u64, u64)>) {
+        let (node, Some(own)) = (self.nodes[i], self.draft_of[i]) else { return };
+        let Some((tensor, peer)) = node.transferred() else { return };
+        let from = self.device(peer);
+        let (asked, arrived) = (node.start_ns, node.end_ns);
+        let put = sender.map(|sender| self.nodes[sender].end_ns);
+        let own_cause = self.drafts[own as usize].cause;
+        let (start, cause) = match (put, sent) {
+            // The request came when the value was there.
+            (_, Some((requested, sent))) if put.is_none_or(|put| requested > put) => {
+                let draft = &self.drafts[own as usize];
+                let request = Draft {
+                    device: from,
+                    thread: 0,
+                    node: tensor.into(),
+                    op: "RecvTensor".into(),
+                    kind: SpanKind::Transfer { from: draft.device, bytes: 0 },
+                    ready: draft.ready,
+                    start: asked,
+                    end: requested.clamp(asked, arrived.max(asked)),
+                    cause: own_cause,
+                };
+                (sent, Some(self.push(request)))
+            }
+            (Some(put), Some((_, sent))) if sent.saturating_sub(put) > DEFERRED_NS => {
+                (sent, self.last_of(peer, sent).or_else(|| self.draft_of[sender?]))
+            }
+            (Some(put), sent) if put >= asked || sent.is_some() => {
+                (sent.map_or(put, |(_, sent)| sent), sender.and_then(|s| self.draft_of[s]))
+            }
+            _ => (asked, own_cause),
+        };
+        let start = start.min(arrived);
+        let ready = cause.map_or(start, |c| self.drafts[c as usize].end.min(start));
+        let bytes = node.outputs.iter().map(|o| o.bytes).sum();
+        let draft = &mut self.drafts[own as usize];
+        draft.kind = SpanKind::Transfer { from, bytes };
+        (draft.node, draft.thread) = (tensor.into(), 0);
+        (draft.ready, draft.start, draft.end, draft.cause) = (ready, start, arrived, cause);
+    }
+
+    /// What ended last on the task of a device until this time.
+    fn last_of(&self, device: &str, until: u64) -> Option<u32> {
+        let task = device.rsplit_once("/device:").map_or(device, |(task, _)| task);
+        let ended = (0..self.nodes.len()).filter(|&i| {
+            is_of_task(&self.nodes[i].device, task) && self.nodes[i].end_ns <= until + READING_NS
+        });
+        self.draft_of[ended.max_by_key(|&i| self.nodes[i].end_ns)?]
+    }
+
+    /// The answers of other tasks.
+    fn add_answers(&mut self) {
+        let metadata = self.metadata;
+        let device = self.device_of_task(&metadata.master);
+        for dispatch in &metadata.dispatches {
+            let task = &dispatch.task;
+            let cause = self.last_of(task, dispatch.ended_ns);
+            let start = dispatch.ended_ns.min(dispatch.answered_ns);
+            let ready = cause.map_or(start, |c| self.drafts[c as usize].end.min(start));
+            let answer = Draft {
+                device,
+                thread: 0,
+                node: task.as_str().into(),
+                op: "RunGraph".into(),
+                kind: SpanKind::Dispatch { from: self.device_of_task(task) },
+                ready,
+                start,
+                end: dispatch.answered_ns,
+                cause,
+            };
+            self.push(answer);
+        }
+    }
+
+    /// Orders the spans so that causes come first.
+    fn finish(self) -> Timeline {
+        let drafts = &self.drafts;
+        let mut by_time: Vec<u32> = (0..drafts.len() as u32).collect();
+        by_time.sort_by_key(|&i| (drafts[i as usize].end, drafts[i as usize].start, i));
+        let mut position = vec![None; drafts.len()];
+        let mut order = Vec::with_capacity(drafts.len());
+        for last in by_time {
+            // What clocks disagree on may name a cause that ended later, or even a circle of causes.
+            let (mut chain, mut current) = (Vec::new(), Some(last));
+            while let Some(i) = current.filter(|&i| position[i as usize].is_none()) {
+                position[i as usize] = Some(u32::MAX);
+                chain.push(i);
+                current = drafts[i as usize].cause;
+            }
+            for i in chain.into_iter().rev() {
+                position[i as usize] = Some(order.len() as u32);
+                order.push(i);
+            }
+        }
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let lanes = lanes(drafts);
+        let span = |i: &u32| {
+            let draft = &drafts[*i as usize];
+            let own = position[*i as usize];
+            Span {
+                device: draft.device,
+                lane: lanes[*i as usize],
+                node: draft.node.clone(),
+                op: draft.op.clone(),
+                kind: draft.kind,
+                ready: seconds(draft.ready),
+                start: seconds(draft.start),
+                end: seconds(draft.end),
+                cause: draft.cause.and_then(|c| position[c as usize]).filter(|c| Some(*c) < own),
+            }
+        };
+        let end = drafts.iter().map(|d| d.end).max().unwrap_or(0);
+        let spans = order.iter().map(span).collect();
+        Timeline { seconds: seconds(end), devices: self.devices, spans }
+    }
+}
+
+fn is_of_task(device: &str, task: &str) -> bool {
+    device.strip_prefix(task).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// The devices of all nodes, and one for each task that ran none.
+fn devices(metadata: &RunMetadata, nodes: &[&NodeTiming]) -> Vec<Arc<str>> {
+    let mut devices: BTreeSet<Arc<str>> = nodes.iter().map(|n| n.device.clone()).collect();
+    let peers = nodes.iter().filter_map(|n| n.transferred());
+    devices.extend(peers.map(|(_, peer)| Arc::from(peer)));
+    let tasks = metadata.dispatches.iter().map(|d| &d.task).chain([&metadata.master]);
+    for task in tasks.filter(|task| !task.is_empty()) {
+        if !devices.iter().any(|d| is_of_task(d, task)) {
+            devices.insert(format!("{task}/device:CPU:0").into());
+        }
+    }
+    devices.into_iter().collect()
+}
+
+/// Finds for each received node the one that sent its tensor, and when the sender says it was requested and sent. In
+/// a loop a tensor is sent several times, and received as often in the same order.
+fn match_senders<'a>(
+    metadata: &'a RunMetadata,
+    nodes: &[&'a NodeTiming],
+    order: &[usize],
+) -> FxHashMap<usize, (Option<usize>, Option<(u64, u64)>)> {
+    let mut sends: BTreeMap<TensorKey<'a>, Vec<usize>> = BTreeMap::new();
+    let mut receives: BTreeMap<TensorKey<'a>, Vec<usize>> = BTreeMap::new();
+    for &i in order {
+        let node = nodes[i];
+        let Some((tensor, peer)) = node.transferred() else { continue };
+        match node.op.as_str() {
+            "_Send" | "_HostSend" => {
+                sends.entry((&node.device, peer, tensor)).or_default().push(i);
+            }
+            "_Recv" | "_HostRecv" => {
+                receives.entry((peer, &node.device, tensor)).or_default().push(i);
+            }
+            _ => {}
+        }
+    }
+    let mut logged: BTreeMap<TensorKey<'a>, Vec<(u64, u64)>> = BTreeMap::new();
+    for sent in &metadata.sent {
+        let fields: Vec<&str> = sent.key.split(';').collect();
+        if let [from, _, to, tensor, ..] = fields[..] {
+            let times = (sent.requested_ns, sent.sent_ns);
+            logged.entry((from, to, tensor)).or_default().push(times);
+        }
+    }
+    logged.values_mut().for_each(|times| times.sort_by_key(|(_, sent)| *sent));
+    let mut found = FxHashMap::default();
+    for (key, receivers) in &receives {
+        for (k, &receiver) in receivers.iter().enumerate() {
+            let sender = sends.get(key).and_then(|sends| sends.get(k)).copied();
+            let times = logged.get(key).and_then(|times| times.get(k)).copied();
+            found.insert(receiver, (sender, times));
+        }
+    }
+    found
+}
+
+/// Whether a node's kernel waits for something outside the step.
+fn waits(node: &NodeTiming) -> bool {
+    let op = node.op.as_str();
+    // Received from the client of a partial run.
+    op == "_Recv"
+        || (op.starts_with("Queue") && (op.contains("Dequeue") || op.contains("Enqueue")))
+        || op.contains("AccumulatorTakeGradient")
+        || op.starts_with("Barrier")
+        || matches!(op, "Stage" | "Unstage" | "MutexLock" | "ReadFile" | "ReaderReadV2")
+}
+
+/// The row of each span within its device: those of a thread are in one as long as each lies within another or
+/// beside it.
+fn lanes(drafts: &[Draft]) -> Vec<u32> {
+    let class = |kind: SpanKind| match kind {
+        SpanKind::Compute => 0,
+        SpanKind::Wait => 1,
+        SpanKind::Transfer { .. } => 2,
+        SpanKind::Dispatch { .. } => 3,
+    };
+    let mut groups: BTreeMap<(u32, u32, u32), Vec<usize>> = BTreeMap::new();
+    for (i, draft) in drafts.iter().enumerate() {
+        let thread = if class(draft.kind) == 0 { draft.thread } else { 0 };
+        groups.entry((draft.device, class(draft.kind), thread)).or_default().push(i);
+    }
+    let mut lanes = vec![0; drafts.len()];
+    let mut next = (u32::MAX, 0);
+    for ((device, ..), mut group) in groups {
+        if next.0 != device {
+            next = (device, 0);
+        }
+        group.sort_by_key(|&i| (drafts[i].start, std::cmp::Reverse(drafts[i].end), i));
+        // Of each row, the ends of the spans that are open, the innermost last.
+        let mut rows: Vec<Vec<u64>> = Vec::new();
+        for i in group {
+            let (start, end) = (drafts[i].start, drafts[i].end);
+            let fits = |open: &mut Vec<u64>| {
+                while open.last().is_some_and(|last| *last <= start) {
+                    open.pop();
+                }
+                open.last().is_none_or(|last| end <= *last)
+            };
+            let row = rows.iter_mut().position(fits).unwrap_or_else(|| {
+                rows.push(Vec::new());
+                rows.len() - 1
+            });
+            rows[row].push(end);
+            lanes[i] = next.1 + row as u32;
+        }
+        next.1 += rows.len() as u32;
+    }
+    lanes
+}
+
+#[cfg(test)]
+#[path = "measured_tests.rs"]
+mod tests;
