@@ -15,6 +15,8 @@ use crate::timeline::{Span, SpanKind, Timeline};
 
 /// A clock is read with this error: what ended so little after another thing began may be its cause.
 const READING_NS: u64 = 1_000;
+/// A tensor that is sent so soon after its request was there already.
+const AT_ONCE_NS: u64 = 10_000;
 /// A tensor that was sent so long after its `_Send` ended waited for its sender's part of the step to end.
 const DEFERRED_NS: u64 = 50_000;
 /// A task that was called so long after it was to be knew the graph not yet.
@@ -186,11 +188,12 @@ impl<'a> Builder<'a> {
         let Some((tensor, peer)) = node.transferred() else { return };
         let from = self.device(peer);
         let (asked, arrived) = (node.start_ns, node.end_ns);
-        let put = sender.map(|sender| self.nodes[sender].end_ns);
+        // A `_Send` may deliver its tensor before it ends.
+        let put = sender.map(|sender| self.nodes[sender].end_ns.min(arrived));
         let own_cause = self.drafts[own as usize].cause;
         let (start, cause) = match (put, sent) {
             // The request came when the value was there.
-            (_, Some((requested, sent))) if put.is_none_or(|put| requested > put) => {
+            (_, Some((requested, sent))) if sent.saturating_sub(requested) < AT_ONCE_NS => {
                 let draft = &self.drafts[own as usize];
                 let request = Draft {
                     device: from,

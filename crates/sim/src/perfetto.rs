@@ -36,8 +36,9 @@ pub fn trace_json(timeline: &Timeline) -> String {
         {
             let from = (process(cause.device), thread(cause.device, cause.lane));
             let to = (process(span.device), thread(span.device, span.lane));
-            // An arrow begins within the slice from which it comes.
-            events.push(flow("s", i, from, cause.start.max(cause.end - 1e-9)));
+            // An arrow begins within the slice from which it comes, which may end after the tensor has arrived.
+            let begin = cause.start.max((cause.end - 1e-9).min(span.start));
+            events.push(flow("s", i, from, begin));
             events.push(flow("f", i, to, span.start));
         }
     }
