@@ -11,6 +11,7 @@ pub mod step;
 pub mod summary;
 pub mod timeline;
 pub mod units;
+pub mod train;
 
 pub use devices::Machines;
 pub use measured::measured;
