@@ -257,7 +257,7 @@ impl World {
             run: act.run,
             instance: act.instance.clone(),
             task: act.task,
-            remaining: program.live,
+            remaining: program.nodes.len() as u32,
             has_begun: false,
             context: act.context.clone(),
             caller: Some(Caller { act: at.id, node: at.node, is_cond }),

@@ -46,8 +46,6 @@ pub(super) struct Program {
     pub pending: Box<[u32]>,
     /// The nodes that may run when the program begins: they wait for nothing, or for a tensor.
     pub roots: Vec<u32>,
-    /// The number of nodes that run.
-    pub live: u32,
     pub slots: u32,
     /// The results of a function.
     pub results: Vec<Input>,
@@ -126,7 +124,8 @@ impl Compiler<'_> {
     ) -> Result<StepPlan> {
         let mut receivers: FxHashMap<String, (u32, u32)> = FxHashMap::default();
         for (p, partition) in plan.partitions.iter().enumerate() {
-            for (n, node) in partition.graph.nodes().iter().enumerate() {
+            let numbered = partition.graph.nodes().iter().filter(|node| !is_preset(node));
+            for (n, node) in numbered.enumerate() {
                 if node.role() == Role::Recv {
                     let key = node.attrs().string("tensor_name")?.to_owned();
                     receivers.insert(key, (p as u32, n as u32));
@@ -154,15 +153,11 @@ impl Compiler<'_> {
         let mut build = Building::new(graph);
         let mut nodes = Vec::with_capacity(graph.len());
         let mut own = Vec::with_capacity(graph.len());
-        for id in graph.ids() {
+        for id in graph.ids().filter(|&id| !is_preset(graph.node(id))) {
             let node = self.simplified(graph.node(id));
             let inputs = graph.node(id).inputs.iter().map(|&e| build.input(self, graph, e));
             let inputs = inputs.collect::<Result<_>>()?;
-            let is_preset = build.is_preset[id.index()];
-            let kind = match is_preset {
-                true => Kind::NoOp,
-                false => self.kind(step, graph, &node, site, (links, function))?,
-            };
+            let kind = self.kind(step, graph, &node, site, (links, function))?;
             nodes.push(ProgramNode {
                 inputs,
                 first_slot: build.first_slot[id.index()],
@@ -187,14 +182,11 @@ impl Compiler<'_> {
             None => Vec::new(),
         };
         let dtypes = own.iter().map(|n| n.outputs.iter().map(|o| o.dtype).collect()).collect();
-        let live: Vec<u32> =
-            graph.ids().filter(|id| !build.is_preset[id.index()]).map(|id| id.0).collect();
-        let is_root = |n: usize| {
-            pending[n] == 0 || pending[n] == 1 && matches!(nodes[n].kind, Kind::Recv)
+        let is_root = |n: &usize| {
+            pending[*n] == 0 || pending[*n] == 1 && matches!(nodes[*n].kind, Kind::Recv)
         };
         let program = Arc::new(Program {
-            roots: live.iter().copied().filter(|&n| is_root(n as usize)).collect(),
-            live: live.len() as u32,
+            roots: (0..nodes.len()).filter(is_root).map(|n| n as u32).collect(),
             number: step.programs.len() as u32,
             site,
             graph: own,
@@ -241,7 +233,7 @@ impl Compiler<'_> {
             Role::Retval => Kind::NoOp,
             Role::While => {
                 let mut body_of = |attr: &str| {
-                    let function = node.attrs().functions(attr)?;
+                    let function = node.attrs().value(attr)?.functions();
                     let named = function.first();
                     let name = named.map_or("", |f| f.name.as_str()).to_owned();
                     let attrs = named.map(|f| thalweg_graph::Attrs::from_proto(&f.attr));
@@ -381,6 +373,8 @@ fn counts_update(graph: &Graph, node: &Node) -> Result<bool> {
 /// What the nodes of a program share while it is compiled.
 struct Building {
     is_preset: Vec<bool>,
+    /// Their positions among those that are none.
+    numbers: Vec<u32>,
     first_slot: Vec<u32>,
     /// How many inputs read each slot.
     readers: Vec<u32>,
@@ -392,7 +386,10 @@ impl Building {
     fn new(graph: &Graph) -> Building {
         let is_preset: Vec<bool> = graph.nodes().iter().map(is_preset).collect();
         let (mut first_slot, mut slots) = (Vec::with_capacity(graph.len()), 0);
+        let (mut numbers, mut count) = (Vec::with_capacity(graph.len()), 0);
         for (node, is_preset) in graph.nodes().iter().zip(&is_preset) {
+            numbers.push(count);
+            count += u32::from(!is_preset);
             first_slot.push(slots);
             slots += if *is_preset { 0 } else { node.outputs.len() as u32 };
         }
@@ -402,7 +399,7 @@ impl Building {
                 readers[(first_slot[e.node.index()] + e.index) as usize] += 1;
             }
         }
-        Building { is_preset, first_slot, readers, slots, presets: Vec::new() }
+        Building { is_preset, numbers, first_slot, readers, slots, presets: Vec::new() }
     }
 
     fn input(
@@ -424,16 +421,16 @@ impl Building {
 
     /// Connects nodes to those that run after them; returns for each how many it runs after.
     fn connect(&self, graph: &Graph, nodes: &mut [ProgramNode]) -> Box<[u32]> {
-        let mut pending = vec![0; graph.len()].into_boxed_slice();
+        let mut pending = vec![0; nodes.len()].into_boxed_slice();
         for id in graph.ids().filter(|id| !self.is_preset[id.index()]) {
-            let node = graph.node(id);
+            let (node, number) = (graph.node(id), self.numbers[id.index()]);
             let mut sources: Vec<u32> = Vec::new();
             let (mut stack, mut seen): (Vec<NodeId>, Vec<NodeId>) = (Vec::new(), Vec::new());
             stack.extend(node.inputs.iter().map(|e| e.node));
             stack.extend(node.control_inputs.iter().copied());
             while let Some(source) = stack.pop() {
                 if !self.is_preset[source.index()] {
-                    sources.push(source.0);
+                    sources.push(self.numbers[source.index()]);
                 } else if !seen.contains(&source) {
                     // What runs after a preset runs after what that runs after.
                     seen.push(source);
@@ -442,13 +439,13 @@ impl Building {
             }
             sources.sort_unstable();
             sources.dedup();
-            pending[id.index()] = sources.len() as u32;
-            if matches!(nodes[id.index()].kind, Kind::Recv) {
+            pending[number as usize] = sources.len() as u32;
+            if matches!(nodes[number as usize].kind, Kind::Recv) {
                 // And after the tensor has arrived.
-                pending[id.index()] += 1;
+                pending[number as usize] += 1;
             }
             for source in sources {
-                nodes[source as usize].successors.push(id.0);
+                nodes[source as usize].successors.push(number);
             }
         }
         pending

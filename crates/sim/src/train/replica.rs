@@ -141,7 +141,18 @@ fn build(job: &TrainJob, index: u32) -> Result<Built> {
         (v.device.clone(), (v.shape.num_elements() * v.dtype.size()) as u64)
     };
     let variables = model.variables().iter().map(size).collect();
-    Ok(Built { graph: model.as_scope().to_graph(), init, coordinated, flops, variables })
+    let graph = with_whole_loops(&model.as_scope().to_graph())?;
+    Ok(Built { graph, init, coordinated, flops, variables })
+}
+
+/// The same graph with functions whose nodes have no device constraints: the planner then leaves loops
+/// whole. Loops of coordination run on the device of the state that they take, with or without.
+fn with_whole_loops(graph: &Graph) -> Result<Graph> {
+    let mut def = graph.to_def();
+    for function in def.library.iter_mut().flat_map(|library| &mut library.function) {
+        function.node_def.iter_mut().for_each(|node| node.device.clear());
+    }
+    Graph::from_def(graph.registry().clone(), def)
 }
 
 struct Planner<'a> {
@@ -247,14 +258,25 @@ impl Alike {
 
 /// Fails unless two steps have equal nodes and edges.
 fn check_alike(a: &StepPlan, b: &StepPlan) -> Result<()> {
-    let is_alike = a.programs.len() == b.programs.len()
-        && a.programs.iter().zip(&b.programs).all(|(a, b)| {
-            a.site == b.site
-                && a.presets.len() == b.presets.len()
-                && a.nodes.len() == b.nodes.len()
-                && (0..a.nodes.len()).all(|i| is_alike(a, b, i))
-        });
-    ensure!(is_alike, Internal, "the graphs of workers differ in more than the workers' indices");
+    let differ = || {
+        let programs = || a.programs.iter().zip(&b.programs);
+        let of_program = |(a, b): (&Arc<Program>, &Arc<Program>)| {
+            let counts = [a, b].map(|program| (program.nodes.len(), program.presets.len()));
+            if a.site != b.site || counts[0] != counts[1] {
+                return Some(format!("{:?} has {} nodes", a.site, a.nodes.len()));
+            }
+            let differs = (0..a.nodes.len()).find(|&i| !is_alike(a, b, i))?;
+            Some(format!("'{}'", a.graph[differs].name))
+        };
+        programs().find_map(of_program)
+    };
+    let differ = match a.programs.len() == b.programs.len() {
+        true => differ(),
+        false => Some("the number of partitions".to_owned()),
+    };
+    if let Some(what) = differ {
+        bail!(Internal, "the graphs of workers differ in more than the workers' indices: {what}");
+    }
     Ok(())
 }
 
@@ -269,11 +291,9 @@ fn is_alike(a: &Program, b: &Program, i: usize) -> bool {
     };
     let own = ["tensor_name", "send_device", "recv_device", "cond", "body"];
     let (m, n) = (&a.graph[i], &b.graph[i]);
-    let is_preset = x.successors.is_empty() && matches!(x.kind, Kind::NoOp);
-    let has_same_attrs = is_preset
-        || m.attrs.iter().zip(n.attrs.iter()).all(|((name, x), (other, y))| {
-            name == other && (own.contains(&&**name) || x == y)
-        });
+    let has_same_attrs = m.attrs.iter().zip(n.attrs.iter()).all(|((name, x), (other, y))| {
+        name == other && (own.contains(&&**name) || x == y)
+    });
     is_same_kind
         && has_same_attrs
         && m.op.name == n.op.name

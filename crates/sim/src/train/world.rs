@@ -294,7 +294,7 @@ impl World {
                 program: program.clone(),
                 instance: instance.clone(),
                 task,
-                remaining: program.live,
+                remaining: program.nodes.len() as u32,
                 has_begun: false,
                 context: Arc::new(context),
                 caller: None,
