@@ -7,10 +7,11 @@
 use thalweg_tensor::{PartialShape, Result};
 
 use crate::shape::{self, ShapeContext};
+use crate::structural::STRUCTURAL;
 use crate::{OpDef, Role};
 
 pub(crate) const SWITCH: OpDef =
-    OpDef { name: "Switch", shape: switch_shape, role: Role::Switch, ..OpDef::DEFAULT };
+    OpDef { name: "Switch", shape: switch_shape, role: Role::Switch, ..STRUCTURAL };
 
 pub(crate) const REF_SWITCH: OpDef = OpDef { name: "RefSwitch", ..SWITCH };
 
@@ -25,7 +26,7 @@ fn switch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 pub(crate) const MERGE: OpDef =
-    OpDef { name: "Merge", shape: merge_shape, role: Role::Merge, ..OpDef::DEFAULT };
+    OpDef { name: "Merge", shape: merge_shape, role: Role::Merge, ..STRUCTURAL };
 
 pub(crate) const REF_MERGE: OpDef = OpDef { name: "RefMerge", ..MERGE };
 
@@ -39,12 +40,12 @@ fn merge_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 pub(crate) const ENTER: OpDef =
-    OpDef { name: "Enter", shape: shape::unchanged, role: Role::Enter, ..OpDef::DEFAULT };
+    OpDef { name: "Enter", shape: shape::unchanged, role: Role::Enter, ..STRUCTURAL };
 
 pub(crate) const REF_ENTER: OpDef = OpDef { name: "RefEnter", ..ENTER };
 
 pub(crate) const EXIT: OpDef =
-    OpDef { name: "Exit", shape: shape::unchanged, role: Role::Exit, ..OpDef::DEFAULT };
+    OpDef { name: "Exit", shape: shape::unchanged, role: Role::Exit, ..STRUCTURAL };
 
 pub(crate) const REF_EXIT: OpDef = OpDef { name: "RefExit", ..EXIT };
 
@@ -55,7 +56,7 @@ pub(crate) const REF_NEXT_ITERATION: OpDef =
     OpDef { name: "RefNextIteration", role: Role::NextIteration, ..REF_EXIT };
 
 pub(crate) const LOOP_COND: OpDef =
-    OpDef { name: "LoopCond", shape: loop_cond_shape, role: Role::LoopCond, ..OpDef::DEFAULT };
+    OpDef { name: "LoopCond", shape: loop_cond_shape, role: Role::LoopCond, ..STRUCTURAL };
 
 fn loop_cond_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let shape = c.with_rank(0, "a loop's condition", 0)?;
@@ -64,4 +65,4 @@ fn loop_cond_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 pub(crate) const CONTROL_TRIGGER: OpDef =
-    OpDef { name: "ControlTrigger", role: Role::ControlTrigger, ..OpDef::DEFAULT };
+    OpDef { name: "ControlTrigger", role: Role::ControlTrigger, ..STRUCTURAL };

@@ -4,23 +4,24 @@
 use thalweg_tensor::{PartialShape, Result, ensure};
 
 use crate::shape::ShapeContext;
+use crate::structural::STRUCTURAL;
 use crate::{OpDef, Role, functional_gradient, loop_gradient};
 
 pub(crate) const PARTITIONED_CALL: OpDef =
-    OpDef { name: "PartitionedCall", role: Role::PartitionedCall, ..OpDef::DEFAULT }
+    OpDef { name: "PartitionedCall", role: Role::PartitionedCall, ..STRUCTURAL }
         .with_gradient(functional_gradient::call);
 
 pub(crate) const STATEFUL_PARTITIONED_CALL: OpDef =
     OpDef { name: "StatefulPartitionedCall", ..PARTITIONED_CALL };
 
 pub(crate) const REMOTE_CALL: OpDef =
-    OpDef { name: "RemoteCall", role: Role::RemoteCall, ..OpDef::DEFAULT };
+    OpDef { name: "RemoteCall", role: Role::RemoteCall, ..STRUCTURAL };
 
 pub(crate) const SYMBOLIC_GRADIENT: OpDef = OpDef {
     name: "SymbolicGradient",
     shape: gradient_shapes,
     role: Role::SymbolicGradient,
-    ..OpDef::DEFAULT
+    ..STRUCTURAL
 }
 .with_gradient(functional_gradient::symbolic_gradient);
 
@@ -40,37 +41,37 @@ fn gradient_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 pub(crate) const STATELESS_IF: OpDef =
-    OpDef { name: "StatelessIf", shape: branch_shapes, role: Role::If, ..OpDef::DEFAULT }
+    OpDef { name: "StatelessIf", shape: branch_shapes, role: Role::If, ..STRUCTURAL }
         .with_gradient(functional_gradient::branch);
 
 pub(crate) const IF: OpDef = OpDef { name: "If", ..STATELESS_IF };
 
-pub(crate) const INTERNAL_IF: OpDef = OpDef { name: "_If", role: Role::If, ..OpDef::DEFAULT };
+pub(crate) const INTERNAL_IF: OpDef = OpDef { name: "_If", role: Role::If, ..STRUCTURAL };
 
 /// `If` under the name that XLA's bridge has for it.
-pub(crate) const XLA_IF: OpDef = OpDef { name: "XlaIf", role: Role::If, ..OpDef::DEFAULT };
+pub(crate) const XLA_IF: OpDef = OpDef { name: "XlaIf", role: Role::If, ..STRUCTURAL };
 
 pub(crate) const STATELESS_CASE: OpDef =
-    OpDef { name: "StatelessCase", shape: branch_shapes, role: Role::Case, ..OpDef::DEFAULT }
+    OpDef { name: "StatelessCase", shape: branch_shapes, role: Role::Case, ..STRUCTURAL }
         .with_gradient(functional_gradient::branch);
 
 pub(crate) const CASE: OpDef = OpDef { name: "Case", ..STATELESS_CASE };
 
 pub(crate) const STATELESS_WHILE: OpDef =
-    OpDef { name: "StatelessWhile", shape: loop_shapes, role: Role::While, ..OpDef::DEFAULT }
+    OpDef { name: "StatelessWhile", shape: loop_shapes, role: Role::While, ..STRUCTURAL }
         .with_gradient(loop_gradient::while_loop);
 
 pub(crate) const WHILE: OpDef = OpDef { name: "While", ..STATELESS_WHILE };
 
 pub(crate) const INTERNAL_WHILE: OpDef =
-    OpDef { name: "_While", shape: unchanged_shapes, role: Role::While, ..OpDef::DEFAULT };
+    OpDef { name: "_While", shape: unchanged_shapes, role: Role::While, ..STRUCTURAL };
 
 /// `While` under the name that XLA's bridge has for it.
 pub(crate) const XLA_WHILE: OpDef =
-    OpDef { name: "XlaWhile", shape: unchanged_shapes, role: Role::While, ..OpDef::DEFAULT };
+    OpDef { name: "XlaWhile", shape: unchanged_shapes, role: Role::While, ..STRUCTURAL };
 
 pub(crate) const FOR: OpDef =
-    OpDef { name: "For", role: Role::For, ..OpDef::DEFAULT }.with_gradient(loop_gradient::for_loop);
+    OpDef { name: "For", role: Role::For, ..STRUCTURAL }.with_gradient(loop_gradient::for_loop);
 
 /// The attr `output_shapes`, if it is not empty.
 fn declared_shapes(c: &ShapeContext<'_>) -> Result<Option<Vec<PartialShape>>> {

@@ -6,16 +6,19 @@ use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
 use crate::shape::{self, ShapeContext};
 use crate::value::{PartialValue, ValueContext};
-use crate::{Gradient, OpDef, Role, control_flow, functional, gradient};
+use crate::{Gradient, OpDef, Role, Work, control_flow, functional, gradient};
 
-const NO_OP: OpDef = OpDef { name: "NoOp", role: Role::NoOp, ..OpDef::DEFAULT };
+/// An op that the executor runs: no work of its own, not even that of the functions that it calls.
+pub(crate) const STRUCTURAL: OpDef = OpDef::DEFAULT.with_work(Work::none);
+
+const NO_OP: OpDef = OpDef { name: "NoOp", role: Role::NoOp, ..STRUCTURAL };
 
 const CONST: OpDef = OpDef {
     name: "Const",
     shape: const_shape,
     gradient: Gradient::None,
     role: Role::Const,
-    ..OpDef::DEFAULT
+    ..STRUCTURAL
 };
 
 fn const_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -36,7 +39,7 @@ const IDENTITY: OpDef = OpDef {
     value: Some(first_input_value),
     gradient: Gradient::By(gradient::unchanged),
     role: Role::Identity,
-    ..OpDef::DEFAULT
+    ..STRUCTURAL
 };
 
 fn first_input_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
@@ -48,7 +51,7 @@ const ARG: OpDef = OpDef {
     shape: arg_shape,
     gradient: Gradient::None,
     role: Role::Arg,
-    ..OpDef::DEFAULT
+    ..STRUCTURAL
 };
 
 /// The shape that the function declares for the argument, if any.
@@ -60,13 +63,13 @@ fn arg_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-const RETVAL: OpDef = OpDef { name: "_Retval", role: Role::Retval, ..OpDef::DEFAULT };
+const RETVAL: OpDef = OpDef { name: "_Retval", role: Role::Retval, ..STRUCTURAL };
 
-const SEND: OpDef = OpDef { name: "_Send", role: Role::Send, ..OpDef::DEFAULT };
+const SEND: OpDef = OpDef { name: "_Send", role: Role::Send, ..STRUCTURAL };
 
 const HOST_SEND: OpDef = OpDef { name: "_HostSend", ..SEND };
 
-const RECV: OpDef = OpDef { name: "_Recv", role: Role::Recv, ..OpDef::DEFAULT };
+const RECV: OpDef = OpDef { name: "_Recv", role: Role::Recv, ..STRUCTURAL };
 
 const HOST_RECV: OpDef = OpDef { name: "_HostRecv", ..RECV };
 

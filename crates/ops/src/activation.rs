@@ -1,7 +1,7 @@
 //! Activation functions and their gradients.
 
 use half::{bf16, f16};
-use thalweg_graph::{GradientContext, OpDef, shape};
+use thalweg_graph::{GradientContext, OpDef, Work, shape};
 use thalweg_hlo::{Comparison, Value};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, Result};
@@ -23,12 +23,18 @@ pub(crate) static FAMILY: Family = Family {
         RELU6_GRAD,
         OpDef::new("LeakyRelu", shape::unchanged).with_gradient(|g| by_input(g, "LeakyReluGrad")),
         LEAKY_RELU_GRAD,
-        OpDef::new("Elu", shape::unchanged).with_gradient(|g| by_output(g, "EluGrad")),
+        OpDef::new("Elu", shape::unchanged)
+            .with_work(Work::per_output::<20>)
+            .with_gradient(|g| by_output(g, "EluGrad")),
         ELU_GRAD,
-        OpDef::new("Selu", shape::unchanged).with_gradient(|g| by_output(g, "SeluGrad")),
+        OpDef::new("Selu", shape::unchanged)
+            .with_work(Work::per_output::<20>)
+            .with_gradient(|g| by_output(g, "SeluGrad")),
         SELU_GRAD,
         SOFTPLUS,
-        OpDef::new("SoftplusGrad", shape::merged).with_gradient(softplus_grad_grad),
+        OpDef::new("SoftplusGrad", shape::merged)
+            .with_work(Work::per_output::<20>)
+            .with_gradient(softplus_grad_grad),
         OpDef::new("Softsign", shape::unchanged).with_gradient(|g| by_input(g, "SoftsignGrad")),
         OpDef::new("SoftsignGrad", shape::merged),
     ],
@@ -104,6 +110,7 @@ const ELU_GRAD: OpDef =
 const SELU_GRAD: OpDef =
     OpDef { name: "SeluGrad", ..ELU_GRAD }.with_gradient(|g| elu_grad_grad(g, "SeluGrad"));
 const SOFTPLUS: OpDef = OpDef::new("Softplus", shape::unchanged)
+    .with_work(Work::per_output::<40>)
     .with_gradient(|g| chain_input(g, |g, x| g.add("Sigmoid", &[x])));
 
 fn is_positive(x: &Value) -> Value {

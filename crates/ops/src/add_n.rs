@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use num_complex::Complex;
-use thalweg_graph::{GradientContext, OpDef, shape};
+use thalweg_graph::{GradientContext, OpDef, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, Element, Result, Tensor, bail, ensure};
 
@@ -35,7 +35,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const ADD_N: OpDef = OpDef::new("AddN", shape::merged).with_gradient(add_n_grad);
+const ADD_N: OpDef = OpDef::new("AddN", shape::merged)
+    .with_work(|c| Work::scaled(c, c.inputs() as f64 - 1.0))
+    .with_gradient(add_n_grad);
 
 const ACCUMULATE_NV2: OpDef = OpDef { name: "AccumulateNV2", shape: shape::from_attr, ..ADD_N };
 

@@ -4,7 +4,7 @@
 
 use half::{bf16, f16};
 use smallvec::SmallVec;
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -42,7 +42,8 @@ fn lower(l: &mut Lowering<'_>, is_max: bool) -> Result<()> {
     l.set(0, x.arg_extreme(axis, is_max, dtype).convert(l.output_dtype(0)))
 }
 
-const ARG_MAX: OpDef = OpDef::new("ArgMax", without_dimension).without_gradient();
+const ARG_MAX: OpDef =
+    OpDef::new("ArgMax", without_dimension).with_work(Work::per_input::<1>).without_gradient();
 
 const ARG_MIN: OpDef = OpDef { name: "ArgMin", ..ARG_MAX };
 

@@ -1,7 +1,7 @@
 //! Source ops: placeholders, constants filled with one value, ranges.
 
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{GradientContext, OpDef, PartialValue, Role, ValueContext, gradient};
+use thalweg_graph::{GradientContext, OpDef, PartialValue, Role, ValueContext, Work, gradient};
 use thalweg_hlo::{Comparison, Value};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{
@@ -25,7 +25,7 @@ pub(crate) static FAMILY: Family = Family {
         ONES_LIKE.without_gradient(),
         RANGE.without_gradient(),
         LIN_SPACE.without_gradient(),
-        OpDef::new("Empty", shape::from_first_input),
+        OpDef::new("Empty", shape::from_first_input).with_work(Work::moves),
     ],
     kernels: &[
         KernelSpec { op: "Placeholder", create: placeholder, ..KernelSpec::CPU },
@@ -66,12 +66,14 @@ const PLACEHOLDER: OpDef = OpDef {
     name: "Placeholder",
     shape: shape::from_attr,
     role: Role::Placeholder,
+    work: Work::none,
     ..OpDef::DEFAULT
 };
 const PLACEHOLDER_V2: OpDef = OpDef {
     name: "PlaceholderV2",
     shape: shape::from_attr,
     role: Role::Placeholder,
+    work: Work::none,
     ..OpDef::DEFAULT
 };
 
@@ -98,6 +100,7 @@ const PLACEHOLDER_WITH_DEFAULT: OpDef = OpDef {
     name: "PlaceholderWithDefault",
     shape: placeholder_with_default_shape,
     role: Role::PlaceholderWithDefault,
+    work: Work::none,
     ..OpDef::DEFAULT
 };
 
@@ -115,7 +118,7 @@ pub(crate) fn forward(ctx: &mut KernelContext<'_>) -> Result<()> {
     ctx.set_output(0, input)
 }
 
-const FILL: OpDef = OpDef::new("Fill", fill_shape).with_value(fill_value);
+const FILL: OpDef = OpDef::new("Fill", fill_shape).with_work(Work::moves).with_value(fill_value);
 
 fn fill_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     ensure!(
@@ -191,7 +194,7 @@ pub(crate) fn filled(
     Ok(output)
 }
 
-const ZEROS_LIKE: OpDef = OpDef::new("ZerosLike", shape::unchanged);
+const ZEROS_LIKE: OpDef = OpDef::new("ZerosLike", shape::unchanged).with_work(Work::moves);
 
 fn zeros_like(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.output_dtype(0);
@@ -205,7 +208,7 @@ fn zeros_like(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const ONES_LIKE: OpDef = OpDef::new("OnesLike", shape::unchanged);
+const ONES_LIKE: OpDef = OpDef::new("OnesLike", shape::unchanged).with_work(Work::moves);
 
 fn ones_like(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.output_dtype(0);
@@ -238,7 +241,8 @@ pub(crate) fn one(dtype: DType) -> Result<Tensor> {
     })
 }
 
-const RANGE: OpDef = OpDef::new("Range", range_shape).with_value(range_value);
+const RANGE: OpDef =
+    OpDef::new("Range", range_shape).with_work(Work::moves).with_value(range_value);
 
 fn range_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let mut size = None;
@@ -394,7 +398,7 @@ fn lower_range(l: &mut Lowering<'_>) -> Result<()> {
     l.set(0, start.iota(start.dtype(), &dims, 0) * delta + start)
 }
 
-const LIN_SPACE: OpDef = OpDef::new("LinSpace", lin_space_shape);
+const LIN_SPACE: OpDef = OpDef::new("LinSpace", lin_space_shape).with_work(Work::moves);
 
 fn lin_space_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for (i, name) in ["start", "stop", "num"].into_iter().enumerate() {

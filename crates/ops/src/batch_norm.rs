@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use smallvec::SmallVec;
-use thalweg_graph::{Node, OpDef, ShapeContext};
+use thalweg_graph::{Node, OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, ensure};
 
@@ -41,13 +41,15 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const FUSED_BATCH_NORM: OpDef = OpDef::new("FusedBatchNorm", normalized_shapes);
+const FUSED_BATCH_NORM: OpDef =
+    OpDef::new("FusedBatchNorm", normalized_shapes).with_work(Work::per_output::<8>);
 
 const FUSED_BATCH_NORM_V2: OpDef = OpDef { name: "FusedBatchNormV2", ..FUSED_BATCH_NORM };
 
 const FUSED_BATCH_NORM_V3: OpDef = OpDef { name: "FusedBatchNormV3", ..FUSED_BATCH_NORM_V2 };
 
-const FUSED_BATCH_NORM_GRAD: OpDef = OpDef::new("FusedBatchNormGrad", gradient_shapes);
+const FUSED_BATCH_NORM_GRAD: OpDef =
+    OpDef::new("FusedBatchNormGrad", gradient_shapes).with_work(Work::per_output::<12>);
 
 const FUSED_BATCH_NORM_GRAD_V2: OpDef =
     OpDef { name: "FusedBatchNormGradV2", ..FUSED_BATCH_NORM_GRAD };

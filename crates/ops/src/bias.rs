@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use num_complex::Complex;
 use smallvec::SmallVec;
-use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, ensure};
 
@@ -20,7 +20,9 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         BIAS_ADD,
         BIAS_ADD_V1,
-        OpDef::new("BiasAddGrad", channels_only).with_gradient(bias_add_grad_grad),
+        OpDef::new("BiasAddGrad", channels_only)
+            .with_work(Work::per_input::<1>)
+            .with_gradient(bias_add_grad_grad),
     ],
     kernels: &[
         cpu_kernel!("BiasAdd", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use thalweg_graph::{GradientContext, OpDef, Output, PartialValue, ValueContext, shape};
+use thalweg_graph::{GradientContext, OpDef, Output, PartialValue, ValueContext, Work, shape};
 use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{
@@ -34,14 +34,17 @@ const MUL: OpDef = OpDef::new("Mul", shape::broadcast)
     .with_gradient(mul_grad);
 
 const TRUNCATE_DIV: OpDef = OpDef::new("TruncateDiv", shape::broadcast)
+    .with_work(Work::per_output::<4>)
     .with_value(|c| integers(c, i64::checked_div))
     .without_gradient();
 
 const FLOOR_DIV: OpDef = OpDef::new("FloorDiv", shape::broadcast)
+    .with_work(Work::per_output::<4>)
     .with_value(|c| integers(c, |x, y| (y != 0).then(|| x.floored_quotient(y))))
     .without_gradient();
 
 const FLOOR_MOD: OpDef = OpDef::new("FloorMod", shape::broadcast)
+    .with_work(Work::per_output::<8>)
     .with_value(|c| integers(c, |x, y| (y != 0).then(|| x.floored_remainder(y))))
     .with_gradient(floor_mod_grad);
 
@@ -86,19 +89,29 @@ pub(crate) static FAMILY: Family = Family {
         OpDef::new("DivNoNan", shape::broadcast).with_gradient(|g| div_grad(g, "DivNoNan")),
         TRUNCATE_DIV,
         FLOOR_DIV,
-        OpDef::new("Mod", shape::broadcast),
+        OpDef::new("Mod", shape::broadcast).with_work(Work::per_output::<8>),
         FLOOR_MOD,
-        OpDef::new("TruncateMod", shape::broadcast),
-        OpDef::new("Pow", shape::broadcast).with_gradient(pow_grad),
+        OpDef::new("TruncateMod", shape::broadcast).with_work(Work::per_output::<8>),
+        OpDef::new("Pow", shape::broadcast)
+            .with_work(Work::per_output::<100>)
+            .with_gradient(pow_grad),
         MAXIMUM,
         MINIMUM,
-        OpDef::new("SquaredDifference", shape::broadcast).with_gradient(squared_difference_grad),
-        OpDef::new("Atan2", shape::broadcast).with_gradient(atan2_grad),
+        OpDef::new("SquaredDifference", shape::broadcast)
+            .with_work(Work::per_output::<2>)
+            .with_gradient(squared_difference_grad),
+        OpDef::new("Atan2", shape::broadcast)
+            .with_work(Work::per_output::<100>)
+            .with_gradient(atan2_grad),
         OpDef::new("Xdivy", shape::broadcast).with_gradient(xdivy_grad),
-        OpDef::new("Xlogy", shape::broadcast).with_gradient(xlogy_grad),
-        OpDef::new("Xlog1py", shape::broadcast).with_gradient(xlog1py_grad),
+        OpDef::new("Xlogy", shape::broadcast)
+            .with_work(Work::per_output::<100>)
+            .with_gradient(xlogy_grad),
+        OpDef::new("Xlog1py", shape::broadcast)
+            .with_work(Work::per_output::<100>)
+            .with_gradient(xlog1py_grad),
         OpDef::new("NextAfter", shape::broadcast).with_gradient(next_after_grad),
-        OpDef::new("Complex", shape::broadcast).with_gradient(complex_grad),
+        OpDef::new("Complex", shape::broadcast).with_work(Work::moves).with_gradient(complex_grad),
     ],
     kernels: &[
         cpu_kernel!("Add", "T" in [f16, bf16, f32, f64, i8, i16, i32, i64, u8, Complex32, Complex64] => binary::<Add>),

@@ -1,13 +1,13 @@
 //! `Bitcast`: reinterprets the bits of elements as another dtype.
 
 use smallvec::SmallVec;
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, bail, ensure, err};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("Bitcast", bitcast_shape)],
+    ops: &[OpDef::new("Bitcast", bitcast_shape).with_work(Work::none)],
     kernels: &[
         KernelSpec { op: "Bitcast", create: bitcast, ..KernelSpec::CPU },
         KernelSpec::lowering("Bitcast", lower_bitcast),

@@ -17,6 +17,7 @@ use thalweg_kernel::{Family, KernelContext, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, Shape, ensure, err};
 
 use crate::math::gemm::{MatMut, MatRef};
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -41,11 +42,12 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const BLOCK_LSTM: OpDef = OpDef::new("BlockLSTM", sequence_shapes);
+const BLOCK_LSTM: OpDef = OpDef::new("BlockLSTM", sequence_shapes).with_work(work::lstm);
 
 const BLOCK_LSTM_V2: OpDef = OpDef { name: "BlockLSTMV2", ..BLOCK_LSTM };
 
-const BLOCK_LSTM_GRAD: OpDef = OpDef::new("BlockLSTMGrad", gradient_shapes);
+const BLOCK_LSTM_GRAD: OpDef =
+    OpDef::new("BlockLSTMGrad", gradient_shapes).with_work(work::lstm_grad);
 
 const BLOCK_LSTM_GRAD_V2: OpDef = OpDef { name: "BlockLSTMGradV2", ..BLOCK_LSTM_GRAD };
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Charge, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
@@ -21,7 +21,7 @@ pub(crate) static FAMILY: Family = Family {
         THREAD_UNSAFE_UNIGRAM_CANDIDATE_SAMPLER,
         FIXED_UNIGRAM_CANDIDATE_SAMPLER,
         ALL_CANDIDATE_SAMPLER,
-        OpDef::new("ComputeAccidentalHits", hits_shape),
+        OpDef::new("ComputeAccidentalHits", hits_shape).with_work(Work::serial::<50>),
     ],
     kernels: &[
         KernelSpec { op: "UniformCandidateSampler", create: uniform, ..KernelSpec::CPU },
@@ -38,7 +38,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const UNIFORM_CANDIDATE_SAMPLER: OpDef = OpDef::new("UniformCandidateSampler", sampler_shape);
+const UNIFORM_CANDIDATE_SAMPLER: OpDef =
+    OpDef::new("UniformCandidateSampler", sampler_shape).with_work(Work::serial::<100>);
 
 const LOG_UNIFORM_CANDIDATE_SAMPLER: OpDef =
     OpDef { name: "LogUniformCandidateSampler", ..UNIFORM_CANDIDATE_SAMPLER };

@@ -1,6 +1,6 @@
 //! `ClipByValue`: elements clipped to limits that are scalars or have the tensor's shape.
 
-use thalweg_graph::{GradientContext, OpDef, shape};
+use thalweg_graph::{GradientContext, OpDef, Work, shape};
 use thalweg_hlo::{Comparison, Value};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Complex32, Complex64, Element, Result, Tensor, bf16, ensure, f16};
@@ -23,7 +23,9 @@ fn clip_by_value_grad(g: &mut GradientContext<'_>) -> Result<()> {
 }
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("ClipByValue", shape::unchanged).with_gradient(clip_by_value_grad)],
+    ops: &[OpDef::new("ClipByValue", shape::unchanged)
+        .with_work(Work::per_output::<2>)
+        .with_gradient(clip_by_value_grad)],
     kernels: &[
         cpu_kernel!("ClipByValue", "T" in [
         f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, Complex32, Complex64,

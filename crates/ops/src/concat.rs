@@ -2,13 +2,14 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;
-use thalweg_graph::{OpDef, PartialValue, ValueContext};
+use thalweg_graph::{OpDef, PartialValue, ValueContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::cells::blank;
 use crate::reshape::ints_output;
 use crate::strided::{Dim, StridedCopy};
+use crate::work;
 use crate::{concat_gradients, concat_lowering as lowering};
 
 pub(crate) static FAMILY: Family = Family {
@@ -59,8 +60,10 @@ pub(crate) fn checked_axis(axis: i64, rank: usize) -> Option<usize> {
     usize::try_from(from_end).ok().filter(|&a| a < rank)
 }
 
-const CONCAT: OpDef = OpDef::new("Concat", concat_shape).with_value(concat_value);
-const CONCAT_V2: OpDef = OpDef::new("ConcatV2", concat_shape).with_value(concat_value);
+const CONCAT: OpDef =
+    OpDef::new("Concat", concat_shape).with_work(Work::moves).with_value(concat_value);
+const CONCAT_V2: OpDef =
+    OpDef::new("ConcatV2", concat_shape).with_work(Work::moves).with_value(concat_value);
 
 fn concat_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let values = c.input_range("values")?;
@@ -215,7 +218,7 @@ pub(crate) fn joined(
     Ok(output)
 }
 
-const CONCAT_OFFSET: OpDef = OpDef::new("ConcatOffset", concat_offset_shape);
+const CONCAT_OFFSET: OpDef = OpDef::new("ConcatOffset", concat_offset_shape).with_work(Work::none);
 
 fn concat_offset_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for i in 1..c.num_inputs() {
@@ -282,7 +285,7 @@ pub(crate) fn offsets(axis: i64, shapes: &[Ints]) -> Result<Vec<Ints>> {
     Ok(all)
 }
 
-const PACK: OpDef = OpDef::new("Pack", pack_shape).with_value(pack_value);
+const PACK: OpDef = OpDef::new("Pack", pack_shape).with_work(Work::moves).with_value(pack_value);
 
 fn pack_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let mut shape = PartialShape::unknown();
@@ -342,7 +345,8 @@ fn pack(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const UNPACK: OpDef = OpDef::new("Unpack", unpack_shape).with_value(unpack_value);
+const UNPACK: OpDef =
+    OpDef::new("Unpack", unpack_shape).with_work(|c| work::range_of(c, 0)).with_value(unpack_value);
 
 fn unpack_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let Some(dims) = c.input(0).dims() else { return Ok(()) };
@@ -426,7 +430,8 @@ fn cut(
     Ok(())
 }
 
-const SPLIT: OpDef = OpDef::new("Split", split_shape).with_value(split_value);
+const SPLIT: OpDef =
+    OpDef::new("Split", split_shape).with_work(|c| work::range_of(c, 1)).with_value(split_value);
 
 fn split_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let num = c.attrs().size("num_split")?;
@@ -485,7 +490,7 @@ fn split(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const SPLIT_V: OpDef = OpDef::new("SplitV", split_v_shape);
+const SPLIT_V: OpDef = OpDef::new("SplitV", split_v_shape).with_work(|c| work::range_of(c, 0));
 
 fn split_v_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let num = c.attrs().size("num_split")?;

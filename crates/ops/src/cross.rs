@@ -1,7 +1,7 @@
 //! `Cross`: the cross product of 3-vectors.
 
 use half::{bf16, f16};
-use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, Work, shape};
 use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Element, Result, ensure};
@@ -10,7 +10,9 @@ use crate::lowering::{check_same_shapes, rounded_as, set_narrow, wide};
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("Cross", cross_shape).with_gradient(cross_grad)],
+    ops: &[OpDef::new("Cross", cross_shape)
+        .with_work(Work::per_output::<3>)
+        .with_gradient(cross_grad)],
     kernels: &[
         cpu_kernel!("Cross", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
             u64] => cross),

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use num_traits::{Float, One};
-use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext, Work, shape};
 use thalweg_hlo::{Comparison, Value};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, bail, ensure};
@@ -21,8 +21,12 @@ use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("SoftmaxCrossEntropyWithLogits", dense_shape).with_gradient(dense_grad),
-        OpDef::new("SparseSoftmaxCrossEntropyWithLogits", sparse_shape).with_gradient(sparse_grad),
+        OpDef::new("SoftmaxCrossEntropyWithLogits", dense_shape)
+            .with_work(Work::per_output::<60>)
+            .with_gradient(dense_grad),
+        OpDef::new("SparseSoftmaxCrossEntropyWithLogits", sparse_shape)
+            .with_work(Work::per_output::<60>)
+            .with_gradient(sparse_grad),
     ],
     kernels: &[
         cpu_kernel!("SoftmaxCrossEntropyWithLogits", "T" in [f32, f64, f16, bf16] => dense),

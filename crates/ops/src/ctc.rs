@@ -8,7 +8,7 @@ mod loss;
 
 use decode::{beam_search_decoder, greedy_decoder};
 use loss::ctc_loss;
-use thalweg_graph::{GradientContext, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, Work};
 use thalweg_kernel::{Family, KernelContext, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, bail, ensure};
 
@@ -41,13 +41,15 @@ pub(crate) static FAMILY: Family = Family {
 
 const FLOATS: &[thalweg_kernel::Constraint] = &[("T", &[DType::Float, DType::Double])];
 
-const CTC_LOSS: OpDef = OpDef::new("CTCLoss", loss_shape);
+const CTC_LOSS: OpDef = OpDef::new("CTCLoss", loss_shape).with_work(Work::per_input::<100>);
 
-const CTC_LOSS_V2: OpDef = OpDef::new("CTCLossV2", loss_shape);
+const CTC_LOSS_V2: OpDef = OpDef::new("CTCLossV2", loss_shape).with_work(Work::per_input::<100>);
 
-const CTC_GREEDY_DECODER: OpDef = OpDef::new("CTCGreedyDecoder", greedy_shape);
+const CTC_GREEDY_DECODER: OpDef =
+    OpDef::new("CTCGreedyDecoder", greedy_shape).with_work(Work::per_input::<2>);
 
-const CTC_BEAM_SEARCH_DECODER: OpDef = OpDef::new("CTCBeamSearchDecoder", beam_shape);
+const CTC_BEAM_SEARCH_DECODER: OpDef =
+    OpDef::new("CTCBeamSearchDecoder", beam_shape).with_work(Work::serial::<500>);
 
 fn loss_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let inputs = c.with_rank(0, "inputs", 3)?;

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use num_complex::Complex;
-use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext, Work};
 use thalweg_hlo::{Comparison, Value};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, Result, bail, ensure};
@@ -35,12 +35,14 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const CUMSUM: OpDef = OpDef::new("Cumsum", as_input).with_gradient(cumsum_grad);
+const CUMSUM: OpDef =
+    OpDef::new("Cumsum", as_input).with_work(Work::per_output::<4>).with_gradient(cumsum_grad);
 
 const CUMPROD: OpDef = OpDef { name: "Cumprod", ..CUMSUM }.with_gradient(cumprod_grad);
 
 const CUMULATIVE_LOGSUMEXP: OpDef =
-    OpDef { name: "CumulativeLogsumexp", ..CUMSUM }.with_gradient(cumulative_logsumexp_grad);
+    OpDef { name: "CumulativeLogsumexp", work: Work::per_output::<100>, ..CUMSUM }
+        .with_gradient(cumulative_logsumexp_grad);
 
 /// `op` along the same dimension, with `reverse` inverted.
 fn backwards(g: &mut GradientContext<'_>, op: &str, x: Output) -> Result<Output> {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{OpDef, Role, gradient};
+use thalweg_graph::{OpDef, Role, Work, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Code, Error, PartialShape, Result, StringBuilder, Tensor, bail, ensure};
 use tracing::{Level, error, info, warn};
@@ -15,12 +15,13 @@ use crate::strings::show;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("Assert", shape::unknown).without_gradient(),
+        OpDef::new("Assert", shape::unknown).with_work(Work::none).without_gradient(),
         OpDef::new("Print", shape::unchanged)
+            .with_work(Work::fixed::<20>)
             .with_role(Role::Forward)
             .with_gradient(gradient::unchanged),
-        OpDef::new("PrintV2", scalar_in),
-        OpDef::new("Timestamp", shape::scalar).without_gradient(),
+        OpDef::new("PrintV2", scalar_in).with_work(Work::fixed::<20>),
+        OpDef::new("Timestamp", shape::scalar).with_work(Work::none).without_gradient(),
     ],
     kernels: &[
         KernelSpec { op: "Assert", create: assert, is_cheap: true, ..KernelSpec::CPU },

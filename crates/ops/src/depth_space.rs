@@ -1,7 +1,7 @@
 //! `SpaceToDepth` and `DepthToSpace`.
 
 use smallvec::SmallVec;
-use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext};
+use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{PartialShape, Result, Shape, bail, ensure, err};
 
@@ -19,6 +19,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth", space_to_depth_shape)
+    .with_work(Work::moves)
     .with_gradient(|g| by_inverse(g, "DepthToSpace"));
 
 const DEPTH_TO_SPACE: OpDef = OpDef {

@@ -15,6 +15,7 @@ use crate::math::widen::Widen;
 use crate::patches::filter_window;
 use crate::split::for_each_rows;
 use crate::window::{Grid, Run, Sliding};
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -42,17 +43,20 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const DEPTHWISE_CONV_2D_NATIVE: OpDef = OpDef::new("DepthwiseConv2dNative", convolved_shape);
+const DEPTHWISE_CONV_2D_NATIVE: OpDef =
+    OpDef::new("DepthwiseConv2dNative", convolved_shape).with_work(work::depthwise);
 
 const DEPTHWISE_CONV_2D_NATIVE_BACKPROP_INPUT: OpDef = OpDef {
     name: "DepthwiseConv2dNativeBackpropInput",
     shape: |c| shape_in(c, 0),
+    work: work::depthwise_to_input,
     ..DEPTHWISE_CONV_2D_NATIVE
 };
 
 const DEPTHWISE_CONV_2D_NATIVE_BACKPROP_FILTER: OpDef = OpDef {
     name: "DepthwiseConv2dNativeBackpropFilter",
     shape: |c| shape_in(c, 1),
+    work: work::depthwise_to_filter,
     ..DEPTHWISE_CONV_2D_NATIVE
 };
 

@@ -1,7 +1,7 @@
 //! `Diag` and `DiagPart`: diagonals of tensors of any rank.
 
 use smallvec::SmallVec;
-use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};
+use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
@@ -31,7 +31,9 @@ const NUMBERS: &[(&str, &[DType])] = &[(
     ],
 )];
 
-const DIAG: OpDef = OpDef::new("Diag", diag_shape).with_gradient(|g| by_inverse(g, "DiagPart"));
+const DIAG: OpDef = OpDef::new("Diag", diag_shape)
+    .with_work(Work::moves)
+    .with_gradient(|g| by_inverse(g, "DiagPart"));
 
 /// The gradient of an op that rearranges elements: the op `inverse` rearranges them back.
 fn by_inverse(g: &mut GradientContext<'_>, inverse: &str) -> Result<()> {
@@ -79,6 +81,7 @@ const DIAG_PART: OpDef = OpDef {
     name: "DiagPart",
     shape: diag_part_shape,
     gradient: Gradient::By(|g| by_inverse(g, "Diag")),
+    work: Work::copies_outputs,
     ..DIAG
 };
 

@@ -7,6 +7,7 @@ use thalweg_tensor::{Element, PartialShape, Result, Shape, ensure};
 
 use crate::split::{Disjoint, for_each_rows};
 use crate::window::{Axis, Padding, Sliding};
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[DILATION_2D, DILATION_2D_BACKPROP_INPUT, DILATION_2D_BACKPROP_FILTER],
@@ -20,7 +21,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const DILATION_2D: OpDef = OpDef::new("Dilation2D", dilation_shape).with_gradient(dilation_grad);
+const DILATION_2D: OpDef = OpDef::new("Dilation2D", dilation_shape)
+    .with_work(work::depthwise)
+    .with_gradient(dilation_grad);
 
 fn dilation_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let inputs = [g.input(0), g.input(1), g.grad(0)?];
@@ -36,6 +39,7 @@ const DILATION_2D_BACKPROP_INPUT: OpDef = OpDef {
     name: "Dilation2DBackpropInput",
     shape: shape::unchanged,
     gradient: Gradient::Unknown,
+    work: work::depthwise_to_input,
     ..DILATION_2D
 };
 

@@ -1,7 +1,7 @@
 //! `ExtractImagePatches` and `ExtractVolumePatches`: windows of images as channels.
 
 use smallvec::SmallVec;
-use thalweg_graph::{GradientContext, NodeAttrs, OpDef, Output, ShapeContext};
+use thalweg_graph::{GradientContext, NodeAttrs, OpDef, Output, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure, err};
 
@@ -11,8 +11,12 @@ use crate::window::{Axis, Grid, Padding, Sliding};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("ExtractImagePatches", patches_shape).with_gradient(patches_grad),
-        OpDef::new("ExtractVolumePatches", patches_shape).with_gradient(patches_grad),
+        OpDef::new("ExtractImagePatches", patches_shape)
+            .with_work(Work::copies_outputs)
+            .with_gradient(patches_grad),
+        OpDef::new("ExtractVolumePatches", patches_shape)
+            .with_work(Work::copies_outputs)
+            .with_gradient(patches_grad),
     ],
     kernels: &[
         KernelSpec {

@@ -6,7 +6,7 @@
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};
+use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
@@ -25,13 +25,15 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MAX_POOL: OpDef =
-    OpDef::new("FractionalMaxPool", pool_shape).with_gradient(max_pool_gradient);
+const MAX_POOL: OpDef = OpDef::new("FractionalMaxPool", pool_shape)
+    .with_work(Work::per_input::<8>)
+    .with_gradient(max_pool_gradient);
 
 const AVG_POOL: OpDef =
     OpDef { name: "FractionalAvgPool", gradient: Gradient::By(avg_pool_gradient), ..MAX_POOL };
 
-const MAX_POOL_GRAD: OpDef = OpDef::new("FractionalMaxPoolGrad", max_grad_shape);
+const MAX_POOL_GRAD: OpDef =
+    OpDef::new("FractionalMaxPoolGrad", max_grad_shape).with_work(Work::per_output::<8>);
 
 const AVG_POOL_GRAD: OpDef =
     OpDef { name: "FractionalAvgPoolGrad", shape: avg_grad_shape, ..MAX_POOL_GRAD };

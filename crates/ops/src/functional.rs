@@ -1,14 +1,14 @@
 //! Auxiliary ops of functional control flow: device index, fake parameters.
 
-use thalweg_graph::OpDef;
 use thalweg_graph::shape;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, Shape, Tensor};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("FakeParam", shape::from_attr).without_gradient(),
-        OpDef::new("DeviceIndex", shape::scalar).without_gradient(),
+        OpDef::new("FakeParam", shape::from_attr).with_work(Work::none).without_gradient(),
+        OpDef::new("DeviceIndex", shape::scalar).with_work(Work::none).without_gradient(),
     ],
     kernels: &[
         KernelSpec { op: "FakeParam", create: fake_param, ..CHEAP },

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;
-use thalweg_graph::{NodeAttrs, OpDef, PartialValue, ValueContext};
+use thalweg_graph::{NodeAttrs, OpDef, PartialValue, ValueContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, RANK_MAX, Result, Shape, Tensor, bail, ensure, err};
 
@@ -39,7 +39,7 @@ pub(crate) static FAMILY: Family = Family {
 
 type Dims = SmallVec<[Option<usize>; 4]>;
 
-const GATHER: OpDef = OpDef::new("Gather", gather_v1_shape);
+const GATHER: OpDef = OpDef::new("Gather", gather_v1_shape).with_work(Work::copies_outputs);
 
 fn gather_v1_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank_at_least(0, "params", 1)?;
@@ -58,7 +58,9 @@ fn gather_v1(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const GATHER_V2: OpDef = OpDef::new("GatherV2", gather_v2_shape).with_value(gather_v2_value);
+const GATHER_V2: OpDef = OpDef::new("GatherV2", gather_v2_shape)
+    .with_work(Work::copies_outputs)
+    .with_value(gather_v2_value);
 
 fn gather_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank_at_least(0, "params", 1)?;
@@ -257,7 +259,7 @@ fn pick<C: Cell>(
     }
 }
 
-const GATHER_ND: OpDef = OpDef::new("GatherNd", gather_nd_shape);
+const GATHER_ND: OpDef = OpDef::new("GatherNd", gather_nd_shape).with_work(Work::copies_outputs);
 
 fn gather_nd_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (params, indices) = (c.input(0), c.with_rank_at_least(1, "indices", 1)?);
@@ -389,7 +391,7 @@ impl<'a> Points<'a> {
     }
 }
 
-const ONE_HOT: OpDef = OpDef::new("OneHot", one_hot_shape);
+const ONE_HOT: OpDef = OpDef::new("OneHot", one_hot_shape).with_work(Work::moves);
 
 fn one_hot_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for (i, name) in [(1, "depth"), (2, "on_value"), (3, "off_value")] {
@@ -471,7 +473,7 @@ fn one_hot_cells<C: Cell>(
     })
 }
 
-const TILE: OpDef = OpDef::new("Tile", tile_shape);
+const TILE: OpDef = OpDef::new("Tile", tile_shape).with_work(Work::moves);
 
 fn tile_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let len = c.with_rank(1, "multiples", 1)?.dim(0);

@@ -1,7 +1,7 @@
 //! `BatchNormWithGlobalNormalization`, an op of old graphs, with given mean and variance.
 
 use half::f16;
-use thalweg_graph::{GradientContext, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
@@ -10,8 +10,11 @@ use crate::split::{Disjoint, for_each_rows};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("BatchNormWithGlobalNormalization", norm_shape).with_gradient(norm_gradient),
-        OpDef::new("BatchNormWithGlobalNormalizationGrad", norm_grad_shape),
+        OpDef::new("BatchNormWithGlobalNormalization", norm_shape)
+            .with_work(Work::per_output::<4>)
+            .with_gradient(norm_gradient),
+        OpDef::new("BatchNormWithGlobalNormalizationGrad", norm_grad_shape)
+            .with_work(Work::per_output::<12>),
     ],
     kernels: &[
         cpu_kernel!("BatchNormWithGlobalNormalization", "T" in [f32, f64, f16] => norm),

@@ -1,7 +1,7 @@
 //! Ops that forward their input: `Identity`, `StopGradient`, `CheckNumerics` and the like.
 
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{GradientContext, OpDef, PartialValue, Role, ValueContext, gradient};
+use thalweg_graph::{GradientContext, OpDef, PartialValue, Role, ValueContext, Work, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, Result, Tensor, bail, bf16, f16};
 
@@ -12,16 +12,20 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         IDENTITY_N,
         OpDef::new("StopGradient", shape::unchanged)
+            .with_work(Work::none)
             .with_role(Role::Forward)
             .with_value(same_input)
             .without_gradient(),
         PREVENT_GRADIENT,
-        OpDef::new("Snapshot", shape::unchanged).with_value(same_input),
-        OpDef::new("DeepCopy", shape::unchanged),
+        OpDef::new("Snapshot", shape::unchanged).with_work(Work::none).with_value(same_input),
+        OpDef::new("DeepCopy", shape::unchanged).with_work(Work::moves),
         CHECK_NUMERICS,
         CHECK_NUMERICS_V2,
-        OpDef::new("RefIdentity", shape::unchanged).with_gradient(gradient::unchanged),
+        OpDef::new("RefIdentity", shape::unchanged)
+            .with_work(Work::none)
+            .with_gradient(gradient::unchanged),
         OpDef::new("DebugGradientIdentity", shape::unchanged)
+            .with_work(Work::none)
             .with_role(Role::Forward)
             .with_gradient(gradient::unchanged),
         DEBUG_GRADIENT_REF_IDENTITY,
@@ -55,6 +59,7 @@ const FORWARD: KernelSpec = KernelSpec { create: |_| AnyKernel::new(forward), ..
 const FORWARD_REF: KernelSpec = KernelSpec { create: |_| AnyKernel::new(forward_ref), ..CHEAP };
 
 const IDENTITY_N: OpDef = OpDef::new("IdentityN", all_unchanged)
+    .with_work(Work::none)
     .with_role(Role::Forward)
     .with_value(same_input)
     .with_gradient(identity_n_grad);
@@ -101,6 +106,7 @@ fn forward_all(ctx: &mut KernelContext<'_>) -> Result<()> {
 }
 
 const PREVENT_GRADIENT: OpDef = OpDef::new("PreventGradient", shape::unchanged)
+    .with_work(Work::none)
     .with_role(Role::Forward)
     .with_value(same_input)
     .with_gradient(prevent_gradient_grad);
@@ -116,8 +122,9 @@ fn deep_copy(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const DEBUG_GRADIENT_REF_IDENTITY: OpDef =
-    OpDef::new("DebugGradientRefIdentity", shape::unchanged).with_gradient(gradient::unchanged);
+const DEBUG_GRADIENT_REF_IDENTITY: OpDef = OpDef::new("DebugGradientRefIdentity", shape::unchanged)
+    .with_work(Work::none)
+    .with_gradient(gradient::unchanged);
 
 fn forward_ref(ctx: &mut KernelContext<'_>) -> Result<()> {
     ctx.set_output_ref(0, ctx.input_ref(0)?)

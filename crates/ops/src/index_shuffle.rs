@@ -3,14 +3,16 @@
 //! The permutation is format-preserving encryption: the Simon cipher, with words of half the index
 //! width and few rounds, with cycle walking.
 
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure};
 
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("RandomIndexShuffle", shuffle_shape).without_gradient()],
+    ops: &[OpDef::new("RandomIndexShuffle", shuffle_shape)
+        .with_work(Work::per_output::<100>)
+        .without_gradient()],
     kernels: &[cpu_kernel!("RandomIndexShuffle", "dtype" in [i32, u32, i64, u64] => shuffle)],
 };
 

@@ -1,7 +1,7 @@
 //! `IsotonicRegression` by the pool adjacent violators algorithm.
 
 use half::{bf16, f16};
-use thalweg_graph::{GradientContext, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, Result, ensure};
 
@@ -19,7 +19,9 @@ macro_rules! kernel {
 }
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("IsotonicRegression", both_unchanged).with_gradient(regression_grad)],
+    ops: &[OpDef::new("IsotonicRegression", both_unchanged)
+        .with_work(Work::serial::<20>)
+        .with_gradient(regression_grad)],
     kernels: &[
         kernel!(Float: f32 => Float: f32),
         kernel!(Double: f64 => Double: f64),

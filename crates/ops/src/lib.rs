@@ -109,6 +109,7 @@ mod variable_lowering;
 mod variable_points;
 mod variable_rows;
 mod window;
+mod work;
 
 mod cross;
 mod ctc;

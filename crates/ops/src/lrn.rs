@@ -1,7 +1,7 @@
 //! Local response normalization across channels.
 
 use half::{bf16, f16};
-use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext, Work};
 use thalweg_hlo::{Reduction, Value, Window};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Element, Result, ensure};
@@ -21,9 +21,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const LRN: OpDef = OpDef::new("LRN", images);
+const LRN: OpDef = OpDef::new("LRN", images).with_work(Work::per_output::<100>);
 
-const LRN_GRAD: OpDef = OpDef { name: "LRNGrad", ..LRN };
+const LRN_GRAD: OpDef = OpDef { name: "LRNGrad", work: Work::per_output::<200>, ..LRN };
 
 fn images(c: &mut ShapeContext<'_>) -> Result<()> {
     let mut shape = c.with_rank(0, "images", 4)?;

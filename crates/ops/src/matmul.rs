@@ -13,6 +13,7 @@ use crate::math::gemm::{MatMut, MatRef, Write};
 use crate::matmul_gradients::{batch_mat_mul_grad, mat_mul_grad, sparse_mat_mul_grad};
 use crate::product::{Factor, is_small, multiply, multiply_here, multiply_weights};
 use crate::split::for_each_rows;
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[MAT_MUL, BATCH_MAT_MUL, BATCH_MAT_MUL_V2, BATCH_MAT_MUL_V3, SPARSE_MAT_MUL],
@@ -76,13 +77,15 @@ fn lower_batch_mat_mul(l: &mut Lowering<'_>) -> Result<()> {
     l.set(0, stretched(&x).dot_general(&stretched(&y), &dot, dtype))
 }
 
-const MAT_MUL: OpDef = OpDef::new("MatMul", product_shape).with_gradient(mat_mul_grad);
+const MAT_MUL: OpDef =
+    OpDef::new("MatMul", product_shape).with_work(work::matrix_product).with_gradient(mat_mul_grad);
 
 const SPARSE_MAT_MUL: OpDef =
     OpDef { name: "SparseMatMul", ..MAT_MUL }.with_gradient(sparse_mat_mul_grad);
 
-const BATCH_MAT_MUL: OpDef =
-    OpDef::new("BatchMatMul", batch_shape).with_gradient(batch_mat_mul_grad);
+const BATCH_MAT_MUL: OpDef = OpDef::new("BatchMatMul", batch_shape)
+    .with_work(work::matrix_product)
+    .with_gradient(batch_mat_mul_grad);
 
 const BATCH_MAT_MUL_V2: OpDef =
     OpDef { name: "BatchMatMulV2", shape: broadcast_batch_shape, ..BATCH_MAT_MUL };

@@ -1,6 +1,6 @@
 //! `MatrixBandPart`.
 
-use thalweg_graph::{Gradient, GradientContext, OpDef, shape};
+use thalweg_graph::{Gradient, GradientContext, OpDef, Work, shape};
 use thalweg_hlo::Comparison;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, Result, Shape, ensure};
@@ -32,7 +32,7 @@ const fn kernel(op: &'static str) -> KernelSpec {
 }
 
 const MATRIX_BAND_PART: OpDef =
-    OpDef::new("MatrixBandPart", shape::unchanged).with_gradient(band_grad);
+    OpDef::new("MatrixBandPart", shape::unchanged).with_work(Work::moves).with_gradient(band_grad);
 
 fn band_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, lower, upper) = (g.grad(0)?, g.input(1), g.input(2));

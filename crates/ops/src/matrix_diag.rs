@@ -4,7 +4,7 @@
 //! as the longest. Shorter diagonals are aligned left or right, according to `align`.
 
 use smallvec::SmallVec;
-use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext};
+use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, bail, ensure};
 
@@ -259,8 +259,9 @@ fn padding<C: Cell>(ctx: &KernelContext<'_>, i: usize) -> Result<C> {
     Ok(C::view(ctx.input(i)?)?.first().cloned().unwrap_or_default())
 }
 
-const MATRIX_DIAG: OpDef =
-    OpDef::new("MatrixDiag", square_shape).with_gradient(|g| diag_grad(g, "MatrixDiagPart"));
+const MATRIX_DIAG: OpDef = OpDef::new("MatrixDiag", square_shape)
+    .with_work(Work::moves)
+    .with_gradient(|g| diag_grad(g, "MatrixDiagPart"));
 
 /// The diagonals of the gradient.
 fn diag_grad(g: &mut GradientContext<'_>, part: &str) -> Result<()> {
@@ -397,6 +398,7 @@ fn matrix_diag(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 const MATRIX_DIAG_PART: OpDef = OpDef::new("MatrixDiagPart", matrix_diag_part_shape)
+    .with_work(Work::copies_outputs)
     .with_gradient(|g| part_grad(g, "MatrixSetDiag"));
 
 /// The gradient as diagonals of a zero matrix.
@@ -496,6 +498,7 @@ fn read_diagonal<C: Cell>(layout: &Layout, row: usize, out: &mut [C], source: &[
 }
 
 const MATRIX_SET_DIAG: OpDef = OpDef::new("MatrixSetDiag", matrix_set_diag_shape)
+    .with_work(Work::moves)
     .with_gradient(|g| set_grad(g, "MatrixDiagPart"));
 
 /// The gradient with its diagonals set to zero, and these diagonals.

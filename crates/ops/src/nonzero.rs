@@ -1,7 +1,7 @@
 //! `Where`: coordinates of nonzero elements.
 
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{
     Complex32, Complex64, DType, Element, PartialShape, Result, Shape, bf16, ensure, f16,
@@ -10,7 +10,7 @@ use thalweg_tensor::{
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("Where", where_shape)],
+    ops: &[OpDef::new("Where", where_shape).with_work(Work::per_input::<4>)],
     kernels: &[cpu_kernel!("Where", "T" in [
         bool, f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, Complex32, Complex64
     ] => find)],

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;
-use thalweg_graph::{GradientContext, OpDef};
+use thalweg_graph::{GradientContext, OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, DType, PartialShape, RANK_MAX, Result, Shape, Tensor, bail, bf16, ensure,
@@ -47,9 +47,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const PAD: OpDef = OpDef::new("Pad", pad_shape);
-const PAD_V2: OpDef = OpDef::new("PadV2", pad_shape);
-const MIRROR_PAD: OpDef = OpDef::new("MirrorPad", pad_shape);
+const PAD: OpDef = OpDef::new("Pad", pad_shape).with_work(Work::moves);
+const PAD_V2: OpDef = OpDef::new("PadV2", pad_shape).with_work(Work::moves);
+const MIRROR_PAD: OpDef = OpDef::new("MirrorPad", pad_shape).with_work(Work::moves);
 
 fn pad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     padded_shape(c, |size, before, after| size.checked_add(before)?.checked_add(after))
@@ -264,7 +264,8 @@ pub(crate) fn check_mirror(size: usize, before: usize, after: usize, offset: usi
     Ok(())
 }
 
-const MIRROR_PAD_GRAD: OpDef = OpDef::new("MirrorPadGrad", mirror_pad_grad_shape);
+const MIRROR_PAD_GRAD: OpDef =
+    OpDef::new("MirrorPadGrad", mirror_pad_grad_shape).with_work(Work::moves);
 
 fn mirror_pad_grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     padded_shape(c, |size, before, after| size.checked_sub(before)?.checked_sub(after))

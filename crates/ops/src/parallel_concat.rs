@@ -1,14 +1,14 @@
 //! `ParallelConcat`: rows concatenated into a tensor of declared shape.
 
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, Tensor, bail, ensure, err};
 
 use crate::concat::joined;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("ParallelConcat", parallel_concat_shape)],
+    ops: &[OpDef::new("ParallelConcat", parallel_concat_shape).with_work(Work::moves)],
     kernels: &[
         KernelSpec { op: "ParallelConcat", create: parallel_concat, ..KernelSpec::CPU },
         KernelSpec::lowering("ParallelConcat", |l| {

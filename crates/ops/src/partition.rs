@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;
-use thalweg_graph::{GradientContext, OpDef};
+use thalweg_graph::{GradientContext, OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
@@ -41,7 +41,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const DYNAMIC_PARTITION: OpDef = OpDef::new("DynamicPartition", dynamic_partition_shape);
+const DYNAMIC_PARTITION: OpDef =
+    OpDef::new("DynamicPartition", dynamic_partition_shape).with_work(Work::moves);
 
 fn dynamic_partition_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (data, partitions) = (c.input(0), c.input(1));
@@ -125,8 +126,10 @@ fn distribute<C: Cell>(
     Ok(())
 }
 
-const DYNAMIC_STITCH: OpDef = OpDef::new("DynamicStitch", dynamic_stitch_shape);
-const PARALLEL_DYNAMIC_STITCH: OpDef = OpDef::new("ParallelDynamicStitch", dynamic_stitch_shape);
+const DYNAMIC_STITCH: OpDef =
+    OpDef::new("DynamicStitch", dynamic_stitch_shape).with_work(Work::moves);
+const PARALLEL_DYNAMIC_STITCH: OpDef =
+    OpDef::new("ParallelDynamicStitch", dynamic_stitch_shape).with_work(Work::moves);
 
 fn dynamic_stitch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let n = c.attrs().size("N")?;

@@ -13,6 +13,7 @@ use crate::math::widen::Widen;
 use crate::pool_lowering;
 use crate::split::for_each_rows;
 use crate::window::{Format, Grid, Padding, Sizes, Sliding};
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -49,21 +50,29 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MAX_POOL: OpDef = OpDef::new("MaxPool", |c| pooled_shape(c, 2));
+const MAX_POOL: OpDef = OpDef::new("MaxPool", |c| pooled_shape(c, 2)).with_work(work::pool);
 
 const MAX_POOL_V2: OpDef = OpDef { name: "MaxPoolV2", ..MAX_POOL };
 
-const AVG_POOL: OpDef = OpDef::new("AvgPool", |c| pooled_shape(c, 2));
+const AVG_POOL: OpDef = OpDef::new("AvgPool", |c| pooled_shape(c, 2)).with_work(work::pool);
 
-const AVG_POOL_GRAD: OpDef =
-    OpDef { name: "AvgPoolGrad", shape: shape::from_first_input, ..AVG_POOL };
+const AVG_POOL_GRAD: OpDef = OpDef {
+    name: "AvgPoolGrad",
+    shape: shape::from_first_input,
+    work: work::pool_grad,
+    ..AVG_POOL
+};
 
-const MAX_POOL_3D: OpDef = OpDef::new("MaxPool3D", |c| pooled_shape(c, 3));
+const MAX_POOL_3D: OpDef = OpDef::new("MaxPool3D", |c| pooled_shape(c, 3)).with_work(work::pool);
 
 const AVG_POOL_3D: OpDef = OpDef { name: "AvgPool3D", ..MAX_POOL_3D };
 
-const AVG_POOL_3D_GRAD: OpDef =
-    OpDef { name: "AvgPool3DGrad", shape: shape::from_first_input, ..AVG_POOL_3D };
+const AVG_POOL_3D_GRAD: OpDef = OpDef {
+    name: "AvgPool3DGrad",
+    shape: shape::from_first_input,
+    work: work::pool_grad,
+    ..AVG_POOL_3D
+};
 
 /// Window sizes and strides, from attrs or from inputs.
 #[derive(Clone, Copy, Debug)]

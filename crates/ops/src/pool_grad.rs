@@ -1,7 +1,7 @@
 //! Gradients of max pooling, and max pooling with argmax.
 
 use half::{bf16, f16};
-use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, Result, Shape, Tensor, bail, ensure};
 
@@ -13,6 +13,7 @@ use crate::math::widen::Widen;
 use crate::pool::{Images, Pooling, Source, inferred};
 use crate::pool_lowering;
 use crate::split::for_each_rows;
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -60,7 +61,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MAX_POOL_GRAD: OpDef = OpDef::new("MaxPoolGrad", shape::unchanged);
+const MAX_POOL_GRAD: OpDef = OpDef::new("MaxPoolGrad", shape::unchanged).with_work(work::pool_grad);
 
 const MAX_POOL_GRAD_V2: OpDef = OpDef { name: "MaxPoolGradV2", ..MAX_POOL_GRAD };
 
@@ -74,9 +75,11 @@ const MAX_POOL_3D_GRAD: OpDef = OpDef { name: "MaxPool3DGrad", ..MAX_POOL_GRAD }
 
 const MAX_POOL_3D_GRAD_GRAD: OpDef = OpDef { name: "MaxPool3DGradGrad", ..MAX_POOL_GRAD_GRAD };
 
-const MAX_POOL_WITH_ARGMAX: OpDef = OpDef::new("MaxPoolWithArgmax", pooled_twice);
+const MAX_POOL_WITH_ARGMAX: OpDef =
+    OpDef::new("MaxPoolWithArgmax", pooled_twice).with_work(work::pool);
 
-const MAX_POOL_GRAD_WITH_ARGMAX: OpDef = OpDef::new("MaxPoolGradWithArgmax", shape::unchanged);
+const MAX_POOL_GRAD_WITH_ARGMAX: OpDef =
+    OpDef::new("MaxPoolGradWithArgmax", shape::unchanged).with_work(Work::moves);
 
 const MAX_POOL_GRAD_GRAD_WITH_ARGMAX: OpDef =
     OpDef { name: "MaxPoolGradGradWithArgmax", shape: pooled_once, ..MAX_POOL_GRAD_WITH_ARGMAX };

@@ -23,25 +23,34 @@ pub(crate) use stream_lowering::Stream;
 
 use lowering::WORDS;
 use parameterized::{bounded_normal, gamma_grad};
-use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{Family, KernelSpec, Lower};
 use thalweg_tensor::{PartialShape, Result, bf16, ensure, f16};
 
 use crate::gradients::{Arithmetic, set_repeated};
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         RANDOM_UNIFORM,
         RANDOM_STANDARD_NORMAL,
         TRUNCATED_NORMAL,
-        OpDef::new("RandomUniformInt", uniform_int_shape),
-        OpDef::new("RandomShuffle", shape::unchanged).without_gradient(),
-        OpDef::new("Multinomial", multinomial_shape).without_gradient(),
-        OpDef::new("RandomGamma", samples_by_parameters).with_gradient(|g| gamma_gradient(g, 1)),
-        OpDef::new("RandomGammaGrad", shape::broadcast),
-        OpDef::new("RandomPoisson", samples_by_parameters),
-        OpDef::new("RandomPoissonV2", samples_by_parameters),
-        OpDef::new("ParameterizedTruncatedNormal", bounded_normal_shape).without_gradient(),
+        OpDef::new("RandomUniformInt", uniform_int_shape).with_work(Work::per_output::<20>),
+        OpDef::new("RandomShuffle", shape::unchanged)
+            .with_work(Work::serial::<5>)
+            .without_gradient(),
+        OpDef::new("Multinomial", multinomial_shape)
+            .with_work(work::multinomial)
+            .without_gradient(),
+        OpDef::new("RandomGamma", samples_by_parameters)
+            .with_work(Work::per_output::<500>)
+            .with_gradient(|g| gamma_gradient(g, 1)),
+        OpDef::new("RandomGammaGrad", shape::broadcast).with_work(Work::per_output::<500>),
+        OpDef::new("RandomPoisson", samples_by_parameters).with_work(Work::per_output::<500>),
+        OpDef::new("RandomPoissonV2", samples_by_parameters).with_work(Work::per_output::<500>),
+        OpDef::new("ParameterizedTruncatedNormal", bounded_normal_shape)
+            .with_work(Work::per_output::<100>)
+            .without_gradient(),
     ],
     kernels: &[
         cpu_kernel!("RandomUniform", "dtype" in [f16, bf16, f32, f64] => uniform; host_inputs: &["shape"]),
@@ -72,12 +81,15 @@ const fn lowering(
     KernelSpec::lowering(op, lower).with_host_inputs(host_inputs).with_step_words(WORDS)
 }
 
-const RANDOM_UNIFORM: OpDef =
-    OpDef::new("RandomUniform", shape::from_first_input).without_gradient();
+const RANDOM_UNIFORM: OpDef = OpDef::new("RandomUniform", shape::from_first_input)
+    .with_work(Work::per_output::<20>)
+    .without_gradient();
 
-const RANDOM_STANDARD_NORMAL: OpDef = OpDef { name: "RandomStandardNormal", ..RANDOM_UNIFORM };
+const RANDOM_STANDARD_NORMAL: OpDef =
+    OpDef { name: "RandomStandardNormal", work: Work::per_output::<60>, ..RANDOM_UNIFORM };
 
-const TRUNCATED_NORMAL: OpDef = OpDef { name: "TruncatedNormal", ..RANDOM_UNIFORM };
+const TRUNCATED_NORMAL: OpDef =
+    OpDef { name: "TruncatedNormal", work: Work::per_output::<60>, ..RANDOM_UNIFORM };
 
 /// The output shape is the value of input 0; the bounds are scalars.
 pub(crate) fn uniform_int_shape(c: &mut ShapeContext<'_>) -> Result<()> {

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use num_complex::Complex;
 use smallvec::SmallVec;
-use thalweg_graph::{OpDef, PartialValue, ShapeContext, ValueContext, shape};
+use thalweg_graph::{OpDef, PartialValue, ShapeContext, ValueContext, Work, shape};
 use thalweg_hlo::{Reduction, Value};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lower, Lowering};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, bail, ensure};
@@ -18,14 +18,18 @@ use crate::reduction_gradients::*;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         SUM,
-        OpDef::new("Mean", reduced).with_gradient(mean_grad),
+        OpDef::new("Mean", reduced).with_work(Work::per_input::<1>).with_gradient(mean_grad),
         PROD,
         MAX,
         MIN,
         ALL,
         ANY,
-        OpDef::new("EuclideanNorm", reduced).with_gradient(euclidean_norm_grad),
-        OpDef::new("L2Loss", shape::scalar).with_gradient(l2_loss_grad),
+        OpDef::new("EuclideanNorm", reduced)
+            .with_work(Work::per_input::<2>)
+            .with_gradient(euclidean_norm_grad),
+        OpDef::new("L2Loss", shape::scalar)
+            .with_work(Work::per_input::<2>)
+            .with_gradient(l2_loss_grad),
     ],
     kernels: &[
         cpu_kernel!("Sum", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64,
@@ -64,22 +68,26 @@ const fn lowered(op: &'static str, lower: Lower) -> KernelSpec {
 const AXES: &[&str] = &["reduction_indices"];
 
 const SUM: OpDef = OpDef::new("Sum", reduced)
+    .with_work(Work::per_input::<1>)
     .with_value(|c| reduced_value(c, 0, i64::checked_add))
     .with_gradient(sum_grad);
 
 const PROD: OpDef = OpDef::new("Prod", reduced)
+    .with_work(Work::per_input::<1>)
     .with_value(|c| reduced_value(c, 1, i64::checked_mul))
     .with_gradient(prod_grad);
 
 const MAX: OpDef = OpDef::new("Max", reduced)
+    .with_work(Work::per_input::<1>)
     .with_value(|c| reduced_value(c, i64::MIN, |a, b| Some(a.max(b))))
     .with_gradient(extreme_grad);
 
 const MIN: OpDef = OpDef::new("Min", reduced)
+    .with_work(Work::per_input::<1>)
     .with_value(|c| reduced_value(c, i64::MAX, |a, b| Some(a.min(b))))
     .with_gradient(extreme_grad);
 
-const ALL: OpDef = OpDef::new("All", reduced);
+const ALL: OpDef = OpDef::new("All", reduced).with_work(Work::per_input::<1>);
 
 const ANY: OpDef = OpDef { name: "Any", ..ALL };
 

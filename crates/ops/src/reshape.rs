@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::{self, ShapeContext, broadcast_shapes};
-use thalweg_graph::{OpDef, PartialValue, Role, ValueContext, gradient};
+use thalweg_graph::{OpDef, PartialValue, Role, ValueContext, Work, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, RANK_MAX, Result, Shape, Tensor, bail, ensure, err};
 
@@ -21,7 +21,9 @@ pub(crate) static FAMILY: Family = Family {
         RANK.without_gradient(),
         SIZE.without_gradient(),
         BROADCAST_TO.with_gradient(reshape_gradients::broadcast_to),
-        OpDef::new("BroadcastArgs", broadcast_args_shape).with_value(broadcast_args_value),
+        OpDef::new("BroadcastArgs", broadcast_args_shape)
+            .with_work(Work::none)
+            .with_value(broadcast_args_value),
         BROADCAST_GRADIENT_ARGS.without_gradient(),
         ENSURE_SHAPE.with_gradient(gradient::unchanged),
     ],
@@ -61,7 +63,8 @@ pub(crate) static FAMILY: Family = Family {
 type Ints = SmallVec<[i64; 4]>;
 type Dims = SmallVec<[Option<usize>; 4]>;
 
-const RESHAPE: OpDef = OpDef::new("Reshape", reshape_shape).with_value(reshape_value);
+const RESHAPE: OpDef =
+    OpDef::new("Reshape", reshape_shape).with_work(Work::none).with_value(reshape_value);
 
 fn reshape_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let wanted = match c.partial_value(1) {
@@ -179,7 +182,7 @@ pub(crate) fn resolve(sizes: &[i64], input: &Shape) -> Result<Shape> {
 }
 
 const EXPAND_DIMS: OpDef =
-    OpDef::new("ExpandDims", expand_dims_shape).with_value(expand_dims_value);
+    OpDef::new("ExpandDims", expand_dims_shape).with_work(Work::none).with_value(expand_dims_value);
 
 fn expand_dims_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let Some(dims) = c.input(0).dims() else { return Ok(()) };
@@ -225,7 +228,8 @@ fn expand_dims(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const SQUEEZE: OpDef = OpDef::new("Squeeze", squeeze_shape).with_value(squeeze_value);
+const SQUEEZE: OpDef =
+    OpDef::new("Squeeze", squeeze_shape).with_work(Work::none).with_value(squeeze_value);
 
 fn squeeze_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let Some(dims) = c.input(0).dims() else { return Ok(()) };
@@ -297,8 +301,10 @@ fn squeeze(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const SHAPE: OpDef = OpDef::new("Shape", shapes_shape).with_value(shapes_value);
-const SHAPE_N: OpDef = OpDef::new("ShapeN", shapes_shape).with_value(shapes_value);
+const SHAPE: OpDef =
+    OpDef::new("Shape", shapes_shape).with_work(Work::none).with_value(shapes_value);
+const SHAPE_N: OpDef =
+    OpDef::new("ShapeN", shapes_shape).with_work(Work::none).with_value(shapes_value);
 
 fn shapes_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for i in 0..c.num_outputs() {
@@ -344,7 +350,7 @@ pub(crate) fn ints_output(
     Ok(output)
 }
 
-const RANK: OpDef = OpDef::new("Rank", shape::scalar).with_value(rank_value);
+const RANK: OpDef = OpDef::new("Rank", shape::scalar).with_work(Work::none).with_value(rank_value);
 
 fn rank_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
     Some(PartialValue::scalar(Some(c.input_shape(0).rank()? as i64)))
@@ -358,7 +364,7 @@ fn rank(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const SIZE: OpDef = OpDef::new("Size", shape::scalar).with_value(size_value);
+const SIZE: OpDef = OpDef::new("Size", shape::scalar).with_work(Work::none).with_value(size_value);
 
 fn size_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
     let elements = c.input_shape(0).to_shape()?.num_elements();
@@ -374,7 +380,7 @@ fn size(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const BROADCAST_TO: OpDef = OpDef::new("BroadcastTo", broadcast_to_shape);
+const BROADCAST_TO: OpDef = OpDef::new("BroadcastTo", broadcast_to_shape).with_work(Work::moves);
 
 fn broadcast_to_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(1, "shape", 1)?;
@@ -500,7 +506,7 @@ fn show(dims: &[i64]) -> String {
 }
 
 const BROADCAST_GRADIENT_ARGS: OpDef =
-    OpDef::new("BroadcastGradientArgs", broadcast_gradient_args_shape);
+    OpDef::new("BroadcastGradientArgs", broadcast_gradient_args_shape).with_work(Work::none);
 
 fn broadcast_gradient_args_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(0, "s0", 1)?;
@@ -540,7 +546,8 @@ pub(crate) fn summed_axes(a: &[i64], b: &[i64]) -> Result<[SmallVec<[i64; 8]>; 2
     Ok(axes)
 }
 
-const ENSURE_SHAPE: OpDef = OpDef::new("EnsureShape", ensure_shape_shape).with_role(Role::Forward);
+const ENSURE_SHAPE: OpDef =
+    OpDef::new("EnsureShape", ensure_shape_shape).with_work(Work::none).with_role(Role::Forward);
 
 fn ensure_shape_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let declared = c.attrs().shape("shape")?;

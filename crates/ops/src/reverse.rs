@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{GradientContext, OpDef};
+use thalweg_graph::{GradientContext, OpDef, Work};
 use thalweg_hlo::Comparison;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Result, Tensor, bail, ensure};
@@ -46,7 +46,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const REVERSE: OpDef = OpDef::new("Reverse", reverse_shape);
+const REVERSE: OpDef = OpDef::new("Reverse", reverse_shape).with_work(Work::moves);
 
 fn reverse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let dims = c.with_rank(1, "dims", 1)?;
@@ -106,7 +106,7 @@ fn lower_reverse(l: &mut Lowering<'_>, is_reversed: &[bool]) -> Result<()> {
     l.unary(|x| if dims.is_empty() { x.clone() } else { x.reverse(&dims) })
 }
 
-const REVERSE_V2: OpDef = OpDef::new("ReverseV2", reverse_v2_shape);
+const REVERSE_V2: OpDef = OpDef::new("ReverseV2", reverse_v2_shape).with_work(Work::moves);
 
 fn reverse_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(1, "axis", 1)?;
@@ -152,7 +152,8 @@ fn reverse_v2(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence", reverse_sequence_shape);
+const REVERSE_SEQUENCE: OpDef =
+    OpDef::new("ReverseSequence", reverse_sequence_shape).with_work(Work::moves);
 
 fn reverse_sequence_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let lens = c.with_rank(1, "seq_lengths", 1)?;
@@ -265,7 +266,7 @@ fn copy_sequence(
     Ok(())
 }
 
-const ROLL: OpDef = OpDef::new("Roll", roll_shape);
+const ROLL: OpDef = OpDef::new("Roll", roll_shape).with_work(Work::moves);
 
 fn roll_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank_at_least(0, "input", 1)?;

@@ -1,15 +1,20 @@
 //! Binary search in sorted values: `LowerBound`, `UpperBound` and `Bucketize`.
 
 use half::{bf16, f16};
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_hlo::{Comparison, Value};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Tensor, ensure};
 
 use crate::split::for_each_rows;
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[LOWER_BOUND, UPPER_BOUND, OpDef::new("Bucketize", shape::unchanged)],
+    ops: &[
+        LOWER_BOUND,
+        UPPER_BOUND,
+        OpDef::new("Bucketize", shape::unchanged).with_work(Work::per_output::<40>),
+    ],
     kernels: &[
         cpu_kernel!("LowerBound", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
             u64] => lower_bound),
@@ -26,7 +31,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const LOWER_BOUND: OpDef = OpDef::new("LowerBound", bound_shape);
+const LOWER_BOUND: OpDef = OpDef::new("LowerBound", bound_shape).with_work(work::search);
 
 const UPPER_BOUND: OpDef = OpDef { name: "UpperBound", ..LOWER_BOUND };
 

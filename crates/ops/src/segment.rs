@@ -1,7 +1,7 @@
 //! Segment reductions: sorted and unsorted.
 
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{
@@ -127,10 +127,10 @@ start! {
     Complex64: |n| Complex64::new(n as f64, 0.0);
 }
 
-const SEGMENT_SUM: OpDef = OpDef::new("SegmentSum", segment_shape);
+const SEGMENT_SUM: OpDef = OpDef::new("SegmentSum", segment_shape).with_work(Work::per_input::<1>);
 const SEGMENT_MEAN: OpDef = OpDef { name: "SegmentMean", ..SEGMENT_SUM };
 const SEGMENT_PROD: OpDef = OpDef { name: "SegmentProd", ..SEGMENT_SUM };
-const SEGMENT_MIN: OpDef = OpDef::new("SegmentMin", segment_shape);
+const SEGMENT_MIN: OpDef = OpDef::new("SegmentMin", segment_shape).with_work(Work::per_input::<1>);
 const SEGMENT_MAX: OpDef = OpDef { name: "SegmentMax", ..SEGMENT_MIN };
 
 fn segment_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -276,9 +276,12 @@ fn segment_max<T: Bounded>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     segments(T::ZERO, T::greater, |x, _| x)
 }
 
-const UNSORTED_SEGMENT_SUM: OpDef = OpDef::new("UnsortedSegmentSum", unsorted_shape);
-const UNSORTED_SEGMENT_PROD: OpDef = OpDef::new("UnsortedSegmentProd", unsorted_shape);
-const UNSORTED_SEGMENT_MIN: OpDef = OpDef::new("UnsortedSegmentMin", unsorted_shape);
+const UNSORTED_SEGMENT_SUM: OpDef =
+    OpDef::new("UnsortedSegmentSum", unsorted_shape).with_work(Work::per_input::<1>);
+const UNSORTED_SEGMENT_PROD: OpDef =
+    OpDef::new("UnsortedSegmentProd", unsorted_shape).with_work(Work::per_input::<1>);
+const UNSORTED_SEGMENT_MIN: OpDef =
+    OpDef::new("UnsortedSegmentMin", unsorted_shape).with_work(Work::per_input::<1>);
 const UNSORTED_SEGMENT_MAX: OpDef = OpDef { name: "UnsortedSegmentMax", ..UNSORTED_SEGMENT_MIN };
 
 fn unsorted_shape(c: &mut ShapeContext<'_>) -> Result<()> {

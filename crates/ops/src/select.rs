@@ -1,6 +1,6 @@
 //! `Select` and `SelectV2`.
 
-use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, Result, Shape, ensure};
 
@@ -10,7 +10,8 @@ use crate::gradients::{Arithmetic, set_repeated};
 use crate::lowering::{VALUES, check_same_shapes};
 use crate::split::for_each_rows;
 
-const SELECT: OpDef = OpDef::new("Select", select_shape).with_gradient(select_grad);
+const SELECT: OpDef =
+    OpDef::new("Select", select_shape).with_work(Work::moves).with_gradient(select_grad);
 
 const SELECT_V2: OpDef =
     OpDef { name: "SelectV2", shape: select_v2_shape, ..SELECT }.with_gradient(select_v2_grad);

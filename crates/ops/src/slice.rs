@@ -2,13 +2,14 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{NodeAttrs, OpDef, PartialValue, ValueContext};
+use thalweg_graph::{NodeAttrs, OpDef, PartialValue, ValueContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, RANK_MAX, Result, Shape, Tensor, ensure, err};
 
 use crate::cells::blank;
 use crate::reshape::broadcast_strides;
 use crate::strided::{Dim, StridedCopy, strides};
+use crate::work;
 use crate::{slice_gradients, slice_lowering as lowering};
 
 pub(crate) static FAMILY: Family = Family {
@@ -55,7 +56,8 @@ pub(crate) static FAMILY: Family = Family {
 
 type Dims = SmallVec<[Option<usize>; 4]>;
 
-const SLICE: OpDef = OpDef::new("Slice", slice_shape).with_value(slice_value);
+const SLICE: OpDef =
+    OpDef::new("Slice", slice_shape).with_work(|c| work::range_of(c, 0)).with_value(slice_value);
 
 fn slice_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (begin, size) = (c.partial_value(1), c.partial_value(2));
@@ -454,8 +456,9 @@ impl StridedSlice {
     }
 }
 
-const STRIDED_SLICE: OpDef =
-    OpDef::new("StridedSlice", strided_slice_shape).with_value(strided_slice_value);
+const STRIDED_SLICE: OpDef = OpDef::new("StridedSlice", strided_slice_shape)
+    .with_work(|c| work::range_of(c, 0))
+    .with_value(strided_slice_value);
 
 fn strided_slice_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let entries = |c: &ShapeContext<'_>, i: usize| c.partial_value(i).map(|v| v.elements);
@@ -520,7 +523,8 @@ fn strided_slice(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const STRIDED_SLICE_GRAD: OpDef = OpDef::new("StridedSliceGrad", shape::from_first_input);
+const STRIDED_SLICE_GRAD: OpDef =
+    OpDef::new("StridedSliceGrad", shape::from_first_input).with_work(Work::moves);
 
 fn strided_slice_grad(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let masks = Masks::from_attrs(&init.attrs())?;
@@ -542,7 +546,8 @@ fn strided_slice_grad(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const TENSOR_STRIDED_SLICE_UPDATE: OpDef = OpDef::new("TensorStridedSliceUpdate", shape::unchanged);
+const TENSOR_STRIDED_SLICE_UPDATE: OpDef =
+    OpDef::new("TensorStridedSliceUpdate", shape::unchanged).with_work(Work::moves);
 
 fn tensor_strided_slice_update(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let masks = Masks::from_attrs(&init.attrs())?;

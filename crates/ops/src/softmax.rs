@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use num_traits::Float;
-use thalweg_graph::{GradientContext, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, Work};
 use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Result, ensure};
@@ -30,7 +30,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SOFTMAX: OpDef = OpDef::new("Softmax", rank_at_least_one).with_gradient(softmax_grad);
+const SOFTMAX: OpDef = OpDef::new("Softmax", rank_at_least_one)
+    .with_work(Work::per_output::<40>)
+    .with_gradient(softmax_grad);
 
 const LOG_SOFTMAX: OpDef = OpDef { name: "LogSoftmax", ..SOFTMAX }.with_gradient(log_softmax_grad);
 

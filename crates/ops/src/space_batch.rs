@@ -1,7 +1,7 @@
 //! `SpaceToBatch`, `BatchToSpace` and their N-D forms.
 
 use smallvec::SmallVec;
-use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};
+use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext, Work};
 use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
@@ -49,6 +49,7 @@ const REAL: &[DType] = &[
 ];
 
 const SPACE_TO_BATCH: OpDef = OpDef::new("SpaceToBatch", space_to_batch_shape)
+    .with_work(Work::moves)
     .with_gradient(|g| by_inverse(g, "BatchToSpace"));
 
 /// The gradient is the inverse op, with padding and crops exchanged.

@@ -13,6 +13,7 @@ use crate::segment::SortedIds;
 use crate::segment_gradients;
 use crate::sparse_segment_lowering as lowering;
 use crate::split::{Disjoint, for_each_rows};
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -143,15 +144,18 @@ impl Scale {
     }
 }
 
-const SPARSE_SEGMENT_SUM: OpDef = OpDef::new("SparseSegmentSum", sparse_shape);
+const SPARSE_SEGMENT_SUM: OpDef =
+    OpDef::new("SparseSegmentSum", sparse_shape).with_work(work::sparse_rows);
 const SPARSE_SEGMENT_SUM_WITH_NUM_SEGMENTS: OpDef =
-    OpDef::new("SparseSegmentSumWithNumSegments", sparse_shape);
-const SPARSE_SEGMENT_MEAN: OpDef = OpDef::new("SparseSegmentMean", sparse_shape);
+    OpDef::new("SparseSegmentSumWithNumSegments", sparse_shape).with_work(work::sparse_rows);
+const SPARSE_SEGMENT_MEAN: OpDef =
+    OpDef::new("SparseSegmentMean", sparse_shape).with_work(work::sparse_rows);
 const SPARSE_SEGMENT_MEAN_WITH_NUM_SEGMENTS: OpDef =
-    OpDef::new("SparseSegmentMeanWithNumSegments", sparse_shape);
-const SPARSE_SEGMENT_SQRT_N: OpDef = OpDef::new("SparseSegmentSqrtN", sparse_shape);
+    OpDef::new("SparseSegmentMeanWithNumSegments", sparse_shape).with_work(work::sparse_rows);
+const SPARSE_SEGMENT_SQRT_N: OpDef =
+    OpDef::new("SparseSegmentSqrtN", sparse_shape).with_work(work::sparse_rows);
 const SPARSE_SEGMENT_SQRT_N_WITH_NUM_SEGMENTS: OpDef =
-    OpDef::new("SparseSegmentSqrtNWithNumSegments", sparse_shape);
+    OpDef::new("SparseSegmentSqrtNWithNumSegments", sparse_shape).with_work(work::sparse_rows);
 
 fn sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let data = c.with_rank_at_least(0, "data", 1)?;

@@ -2,7 +2,7 @@
 //!
 //! All are computed in double precision and rounded to the tensor's dtype.
 
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Element, PartialShape, Result, Tensor, ensure, f16};
 
@@ -30,37 +30,50 @@ macro_rules! real_and_half {
     };
 }
 
+/// A function that is evaluated by polynomials or series, by intervals.
+const fn special(name: &'static str) -> OpDef {
+    OpDef::new(name, shape::unchanged).with_work(Work::per_output::<100>)
+}
+
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("Erfinv", shape::unchanged).with_gradient(erfinv_grad),
-        OpDef::new("Ndtri", shape::unchanged).with_gradient(ndtri_grad),
-        OpDef::new("Lgamma", shape::unchanged)
-            .with_gradient(|g| chain_input(g, |g, x| g.add("Digamma", &[x]))),
-        OpDef::new("Digamma", shape::unchanged).with_gradient(digamma_grad),
-        OpDef::new("BesselI0", shape::unchanged)
-            .with_gradient(|g| chain_input(g, |g, x| g.add("BesselI1", &[x]))),
-        OpDef::new("BesselI1", shape::unchanged).with_gradient(bessel_i1_grad),
-        OpDef::new("BesselI0e", shape::unchanged).with_gradient(bessel_i0e_grad),
-        OpDef::new("BesselI1e", shape::unchanged).with_gradient(bessel_i1e_grad),
-        OpDef::new("BesselJ0", shape::unchanged).with_gradient(|g| chain_negated(g, "BesselJ1")),
-        OpDef::new("BesselJ1", shape::unchanged).with_gradient(bessel_j1_grad),
-        OpDef::new("BesselK0", shape::unchanged).with_gradient(|g| chain_negated(g, "BesselK1")),
-        OpDef::new("BesselK1", shape::unchanged).with_gradient(bessel_k1_grad),
-        OpDef::new("BesselK0e", shape::unchanged).with_gradient(bessel_k0e_grad),
-        OpDef::new("BesselK1e", shape::unchanged).with_gradient(bessel_k1e_grad),
-        OpDef::new("BesselY0", shape::unchanged).with_gradient(|g| chain_negated(g, "BesselY1")),
-        OpDef::new("BesselY1", shape::unchanged).with_gradient(bessel_y1_grad),
-        OpDef::new("Dawsn", shape::unchanged).with_gradient(dawsn_grad),
-        OpDef::new("Spence", shape::unchanged).with_gradient(spence_grad),
-        OpDef::new("FresnelCos", shape::unchanged).with_gradient(|g| fresnel_grad(g, "Cos")),
-        OpDef::new("FresnelSin", shape::unchanged).with_gradient(|g| fresnel_grad(g, "Sin")),
-        OpDef::new("Expint", shape::unchanged).with_gradient(expint_grad),
-        OpDef::new("Igamma", shape::broadcast).with_gradient(|g| igamma_grad(g, 1.0)),
-        OpDef::new("Igammac", shape::broadcast).with_gradient(|g| igamma_grad(g, -1.0)),
-        OpDef::new("IgammaGradA", shape::broadcast),
-        OpDef::new("Polygamma", shape::broadcast).with_gradient(polygamma_grad),
-        OpDef::new("Zeta", shape::broadcast).with_gradient(zeta_grad),
-        OpDef::new("Betainc", betainc_shape).with_gradient(betainc_grad),
+        special("Erfinv").with_gradient(erfinv_grad),
+        special("Ndtri").with_gradient(ndtri_grad),
+        special("Lgamma").with_gradient(|g| chain_input(g, |g, x| g.add("Digamma", &[x]))),
+        special("Digamma").with_gradient(digamma_grad),
+        special("BesselI0").with_gradient(|g| chain_input(g, |g, x| g.add("BesselI1", &[x]))),
+        special("BesselI1").with_gradient(bessel_i1_grad),
+        special("BesselI0e").with_gradient(bessel_i0e_grad),
+        special("BesselI1e").with_gradient(bessel_i1e_grad),
+        special("BesselJ0").with_gradient(|g| chain_negated(g, "BesselJ1")),
+        special("BesselJ1").with_gradient(bessel_j1_grad),
+        special("BesselK0").with_gradient(|g| chain_negated(g, "BesselK1")),
+        special("BesselK1").with_gradient(bessel_k1_grad),
+        special("BesselK0e").with_gradient(bessel_k0e_grad),
+        special("BesselK1e").with_gradient(bessel_k1e_grad),
+        special("BesselY0").with_gradient(|g| chain_negated(g, "BesselY1")),
+        special("BesselY1").with_gradient(bessel_y1_grad),
+        special("Dawsn").with_gradient(dawsn_grad),
+        special("Spence").with_gradient(spence_grad),
+        special("FresnelCos").with_gradient(|g| fresnel_grad(g, "Cos")),
+        special("FresnelSin").with_gradient(|g| fresnel_grad(g, "Sin")),
+        special("Expint").with_gradient(expint_grad),
+        OpDef::new("Igamma", shape::broadcast)
+            .with_work(Work::per_output::<1000>)
+            .with_gradient(|g| igamma_grad(g, 1.0)),
+        OpDef::new("Igammac", shape::broadcast)
+            .with_work(Work::per_output::<1000>)
+            .with_gradient(|g| igamma_grad(g, -1.0)),
+        OpDef::new("IgammaGradA", shape::broadcast).with_work(Work::per_output::<1000>),
+        OpDef::new("Polygamma", shape::broadcast)
+            .with_work(Work::per_output::<1000>)
+            .with_gradient(polygamma_grad),
+        OpDef::new("Zeta", shape::broadcast)
+            .with_work(Work::per_output::<1000>)
+            .with_gradient(zeta_grad),
+        OpDef::new("Betainc", betainc_shape)
+            .with_work(Work::per_output::<1000>)
+            .with_gradient(betainc_grad),
     ],
     kernels: &[
         real!("Erfinv", Erfinv),

@@ -6,7 +6,7 @@
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
-use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lower, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, bf16, ensure, f16};
 
@@ -17,26 +17,41 @@ use crate::random::{
     multinomial_shape, normal, philox_from_seed, poisson, shuffle_rows, stateless_bounded_normal,
     stream_of_seed, truncated_normal, uniform, uniform_int, uniform_int_shape,
 };
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         STATELESS_RANDOM_UNIFORM,
         STATELESS_RANDOM_NORMAL,
         STATELESS_TRUNCATED_NORMAL,
-        OpDef::new("StatelessRandomUniformInt", stateless_int_shape).without_gradient(),
-        OpDef::new("StatelessRandomUniformFullInt", stateless_shape).without_gradient(),
+        OpDef::new("StatelessRandomUniformInt", stateless_int_shape)
+            .with_work(Work::per_output::<20>)
+            .without_gradient(),
+        OpDef::new("StatelessRandomUniformFullInt", stateless_shape)
+            .with_work(Work::per_output::<20>)
+            .without_gradient(),
         STATELESS_RANDOM_UNIFORM_V2,
         STATELESS_RANDOM_NORMAL_V2,
         STATELESS_TRUNCATED_NORMAL_V2,
-        OpDef::new("StatelessRandomUniformIntV2", stateless_int_shape).without_gradient(),
-        OpDef::new("StatelessRandomUniformFullIntV2", stateless_shape).without_gradient(),
+        OpDef::new("StatelessRandomUniformIntV2", stateless_int_shape)
+            .with_work(Work::per_output::<20>)
+            .without_gradient(),
+        OpDef::new("StatelessRandomUniformFullIntV2", stateless_shape)
+            .with_work(Work::per_output::<20>)
+            .without_gradient(),
         STATELESS_RANDOM_GAMMA_V2,
         STATELESS_RANDOM_GAMMA_V3,
-        OpDef::new("StatelessRandomPoisson", stateless_shape).without_gradient(),
-        OpDef::new("StatelessRandomBinomial", stateless_shape).without_gradient(),
-        OpDef::new("StatelessMultinomial", stateless_multinomial_shape).without_gradient(),
+        OpDef::new("StatelessRandomPoisson", stateless_shape)
+            .with_work(Work::per_output::<500>)
+            .without_gradient(),
+        OpDef::new("StatelessRandomBinomial", stateless_shape)
+            .with_work(Work::per_output::<500>)
+            .without_gradient(),
+        OpDef::new("StatelessMultinomial", stateless_multinomial_shape)
+            .with_work(work::multinomial)
+            .without_gradient(),
         STATELESS_PARAMETERIZED_TRUNCATED_NORMAL,
-        OpDef::new("StatelessShuffle", shuffle_shape),
+        OpDef::new("StatelessShuffle", shuffle_shape).with_work(Work::serial::<5>),
         OpDef::new("StatelessRandomGetKeyCounter", key_counter_shape),
         OpDef::new("StatelessRandomGetKeyCounterAlg", key_counter_shape),
         OpDef::new("StatelessRandomGetAlg", shape::scalar),
@@ -117,32 +132,49 @@ const fn lowering(
 const SEED: &[&str] = &["shape", "seed"];
 const KEY: &[&str] = &["shape", "key", "counter", "alg"];
 
-const STATELESS_RANDOM_UNIFORM: OpDef =
-    OpDef::new("StatelessRandomUniform", stateless_shape).without_gradient();
+const STATELESS_RANDOM_UNIFORM: OpDef = OpDef::new("StatelessRandomUniform", stateless_shape)
+    .with_work(Work::per_output::<20>)
+    .without_gradient();
 
-const STATELESS_RANDOM_NORMAL: OpDef =
-    OpDef { name: "StatelessRandomNormal", ..STATELESS_RANDOM_UNIFORM };
+const STATELESS_RANDOM_NORMAL: OpDef = OpDef {
+    name: "StatelessRandomNormal",
+    work: Work::per_output::<60>,
+    ..STATELESS_RANDOM_UNIFORM
+};
 
-const STATELESS_TRUNCATED_NORMAL: OpDef =
-    OpDef { name: "StatelessTruncatedNormal", ..STATELESS_RANDOM_UNIFORM };
+const STATELESS_TRUNCATED_NORMAL: OpDef = OpDef {
+    name: "StatelessTruncatedNormal",
+    work: Work::per_output::<60>,
+    ..STATELESS_RANDOM_UNIFORM
+};
 
-const STATELESS_RANDOM_UNIFORM_V2: OpDef =
-    OpDef::new("StatelessRandomUniformV2", stateless_shape).without_gradient();
+const STATELESS_RANDOM_UNIFORM_V2: OpDef = OpDef::new("StatelessRandomUniformV2", stateless_shape)
+    .with_work(Work::per_output::<20>)
+    .without_gradient();
 
-const STATELESS_RANDOM_NORMAL_V2: OpDef =
-    OpDef { name: "StatelessRandomNormalV2", ..STATELESS_RANDOM_UNIFORM_V2 };
+const STATELESS_RANDOM_NORMAL_V2: OpDef = OpDef {
+    name: "StatelessRandomNormalV2",
+    work: Work::per_output::<60>,
+    ..STATELESS_RANDOM_UNIFORM_V2
+};
 
-const STATELESS_TRUNCATED_NORMAL_V2: OpDef =
-    OpDef { name: "StatelessTruncatedNormalV2", ..STATELESS_RANDOM_UNIFORM_V2 };
+const STATELESS_TRUNCATED_NORMAL_V2: OpDef = OpDef {
+    name: "StatelessTruncatedNormalV2",
+    work: Work::per_output::<60>,
+    ..STATELESS_RANDOM_UNIFORM_V2
+};
 
-const STATELESS_RANDOM_GAMMA_V2: OpDef =
-    OpDef::new("StatelessRandomGammaV2", stateless_shape).with_gradient(|g| gamma_gradient(g, 2));
+const STATELESS_RANDOM_GAMMA_V2: OpDef = OpDef::new("StatelessRandomGammaV2", stateless_shape)
+    .with_work(Work::per_output::<500>)
+    .with_gradient(|g| gamma_gradient(g, 2));
 
-const STATELESS_RANDOM_GAMMA_V3: OpDef =
-    OpDef::new("StatelessRandomGammaV3", stateless_shape).with_gradient(|g| gamma_gradient(g, 4));
+const STATELESS_RANDOM_GAMMA_V3: OpDef = OpDef::new("StatelessRandomGammaV3", stateless_shape)
+    .with_work(Work::per_output::<500>)
+    .with_gradient(|g| gamma_gradient(g, 4));
 
 const STATELESS_PARAMETERIZED_TRUNCATED_NORMAL: OpDef =
     OpDef::new("StatelessParameterizedTruncatedNormal", stateless_shape)
+        .with_work(Work::per_output::<100>)
         .with_gradient(truncated_normal_gradient);
 
 /// The derivative of the samples with respect to each parameter at a fixed cumulative probability.

@@ -9,21 +9,24 @@ use std::sync::atomic::{AtomicBool, Ordering as Memory};
 
 use half::{bf16, f16};
 use smallvec::SmallVec;
-use thalweg_graph::{GradientContext, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure};
 
 use crate::indices::Indices;
 use crate::split::{Disjoint, for_each_rows};
 use crate::top_k_lowering as lowering;
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("TopK", top_k_shape).with_gradient(top_k_grad),
-        OpDef::new("TopKV2", top_k_shape).with_gradient(top_k_grad),
+        OpDef::new("TopK", top_k_shape).with_work(work::sort).with_gradient(top_k_grad),
+        OpDef::new("TopKV2", top_k_shape).with_work(work::sort).with_gradient(top_k_grad),
         IN_TOP_K,
         IN_TOP_K_V2,
-        OpDef::new("NthElement", nth_element_shape).with_gradient(nth_element_grad),
+        OpDef::new("NthElement", nth_element_shape)
+            .with_work(work::sort)
+            .with_gradient(nth_element_grad),
     ],
     kernels: &[
         cpu_kernel!("TopK", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64]
@@ -365,7 +368,7 @@ fn sort_heap<T: Copy + PartialOrd>(heap: &mut [Candidate<T>]) {
     }
 }
 
-const IN_TOP_K: OpDef = OpDef::new("InTopK", in_top_k_shape);
+const IN_TOP_K: OpDef = OpDef::new("InTopK", in_top_k_shape).with_work(Work::per_input::<1>);
 
 const IN_TOP_K_V2: OpDef = OpDef { name: "InTopKV2", ..IN_TOP_K };
 

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;
-use thalweg_graph::{GradientContext, OpDef, PartialValue, ValueContext};
+use thalweg_graph::{GradientContext, OpDef, PartialValue, ValueContext, Work};
 use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{
@@ -52,8 +52,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const TRANSPOSE: OpDef = OpDef::new("Transpose", transpose_shape);
-const CONJUGATE_TRANSPOSE: OpDef = OpDef::new("ConjugateTranspose", transpose_shape);
+const TRANSPOSE: OpDef = OpDef::new("Transpose", transpose_shape).with_work(Work::moves);
+const CONJUGATE_TRANSPOSE: OpDef =
+    OpDef::new("ConjugateTranspose", transpose_shape).with_work(Work::moves);
 
 fn transpose_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let perm = c.partial_value(1).and_then(|v| v.known());
@@ -157,8 +158,9 @@ fn lower_transpose(l: &mut Lowering<'_>, finish: fn(&Value) -> Value) -> Result<
     l.set(0, finish(&x.transpose(&axes)))
 }
 
-const INVERT_PERMUTATION: OpDef =
-    OpDef::new("InvertPermutation", invert_permutation_shape).with_value(invert_permutation_value);
+const INVERT_PERMUTATION: OpDef = OpDef::new("InvertPermutation", invert_permutation_shape)
+    .with_work(Work::moves)
+    .with_value(invert_permutation_value);
 
 fn invert_permutation_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let shape = c.with_rank(0, "x", 1)?;

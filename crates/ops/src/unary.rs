@@ -2,7 +2,7 @@
 
 use std::f64::consts::FRAC_2_SQRT_PI;
 
-use thalweg_graph::{GradientContext, OpDef, Output, shape};
+use thalweg_graph::{GradientContext, OpDef, Output, Work, shape};
 use thalweg_hlo::{Comparison, Value};
 use thalweg_kernel::{Family, KernelSpec};
 use thalweg_tensor::{Complex32, Complex64, DType, Result, bf16, f16};
@@ -20,6 +20,11 @@ const ABS: OpDef = OpDef::new("Abs", shape::unchanged)
 
 const SQUARE: OpDef = OpDef::new("Square", shape::unchanged)
     .with_gradient(|g| chain_input(g, |g, x| g.scaled(x, 2.0)));
+
+/// A function that is evaluated by polynomials.
+const fn transcendental(name: &'static str) -> OpDef {
+    OpDef::new(name, shape::unchanged).with_work(Work::per_output::<20>)
+}
 
 /// Kernels for real and complex floating-point dtypes.
 macro_rules! floating {
@@ -49,37 +54,31 @@ pub(crate) static FAMILY: Family = Family {
         OpDef::new("Sign", shape::unchanged).with_gradient(zero_grad),
         SQUARE,
         OpDef::new("Sqrt", shape::unchanged).with_gradient(|g| by_grad_op(g, "SqrtGrad")),
-        OpDef::new("Rsqrt", shape::unchanged).with_gradient(|g| by_grad_op(g, "RsqrtGrad")),
+        OpDef::new("Rsqrt", shape::unchanged)
+            .with_work(Work::per_output::<2>)
+            .with_gradient(|g| by_grad_op(g, "RsqrtGrad")),
         OpDef::new("Reciprocal", shape::unchanged)
             .with_gradient(|g| by_grad_op(g, "ReciprocalGrad")),
         OpDef::new("Inv", shape::unchanged).with_gradient(|g| by_grad_op(g, "ReciprocalGrad")),
-        OpDef::new("Exp", shape::unchanged).with_gradient(|g| chain_output(g, |_, y| Ok(y))),
-        OpDef::new("Expm1", shape::unchanged)
-            .with_gradient(|g| chain_input(g, |g, x| g.add("Exp", &[x]))),
-        OpDef::new("Log", shape::unchanged)
-            .with_gradient(|g| chain_input(g, |g, x| g.reciprocal(x))),
-        OpDef::new("Log1p", shape::unchanged).with_gradient(log1p_grad),
-        OpDef::new("Sin", shape::unchanged)
-            .with_gradient(|g| chain_input(g, |g, x| g.add("Cos", &[x]))),
-        OpDef::new("Cos", shape::unchanged).with_gradient(cos_grad),
-        OpDef::new("Tan", shape::unchanged).with_gradient(tan_grad),
-        OpDef::new("Asin", shape::unchanged).with_gradient(|g| chain_input(g, asin_slope)),
-        OpDef::new("Acos", shape::unchanged).with_gradient(acos_grad),
-        OpDef::new("Atan", shape::unchanged).with_gradient(atan_grad),
-        OpDef::new("Sinh", shape::unchanged)
-            .with_gradient(|g| chain_input(g, |g, x| g.add("Cosh", &[x]))),
-        OpDef::new("Cosh", shape::unchanged)
-            .with_gradient(|g| chain_input(g, |g, x| g.add("Sinh", &[x]))),
-        OpDef::new("Tanh", shape::unchanged)
-            .with_gradient(|g| by_conjugating_grad_op(g, "TanhGrad")),
-        OpDef::new("Asinh", shape::unchanged).with_gradient(|g| over_function_of_output(g, "Cosh")),
-        OpDef::new("Acosh", shape::unchanged).with_gradient(|g| over_function_of_output(g, "Sinh")),
-        OpDef::new("Atanh", shape::unchanged).with_gradient(atanh_grad),
-        OpDef::new("Sigmoid", shape::unchanged)
-            .with_gradient(|g| by_conjugating_grad_op(g, "SigmoidGrad")),
-        OpDef::new("Erf", shape::unchanged)
-            .with_gradient(|g| chain_input(g, |g, x| gauss(g, x, FRAC_2_SQRT_PI))),
-        OpDef::new("Erfc", shape::unchanged)
+        transcendental("Exp").with_gradient(|g| chain_output(g, |_, y| Ok(y))),
+        transcendental("Expm1").with_gradient(|g| chain_input(g, |g, x| g.add("Exp", &[x]))),
+        transcendental("Log").with_gradient(|g| chain_input(g, |g, x| g.reciprocal(x))),
+        transcendental("Log1p").with_gradient(log1p_grad),
+        transcendental("Sin").with_gradient(|g| chain_input(g, |g, x| g.add("Cos", &[x]))),
+        transcendental("Cos").with_gradient(cos_grad),
+        transcendental("Tan").with_gradient(tan_grad),
+        transcendental("Asin").with_gradient(|g| chain_input(g, asin_slope)),
+        transcendental("Acos").with_gradient(acos_grad),
+        transcendental("Atan").with_gradient(atan_grad),
+        transcendental("Sinh").with_gradient(|g| chain_input(g, |g, x| g.add("Cosh", &[x]))),
+        transcendental("Cosh").with_gradient(|g| chain_input(g, |g, x| g.add("Sinh", &[x]))),
+        transcendental("Tanh").with_gradient(|g| by_conjugating_grad_op(g, "TanhGrad")),
+        transcendental("Asinh").with_gradient(|g| over_function_of_output(g, "Cosh")),
+        transcendental("Acosh").with_gradient(|g| over_function_of_output(g, "Sinh")),
+        transcendental("Atanh").with_gradient(atanh_grad),
+        transcendental("Sigmoid").with_gradient(|g| by_conjugating_grad_op(g, "SigmoidGrad")),
+        transcendental("Erf").with_gradient(|g| chain_input(g, |g, x| gauss(g, x, FRAC_2_SQRT_PI))),
+        transcendental("Erfc")
             .with_gradient(|g| chain_input(g, |g, x| gauss(g, x, -FRAC_2_SQRT_PI))),
         OpDef::new("Floor", shape::unchanged).without_gradient(),
         OpDef::new("Ceil", shape::unchanged).without_gradient(),
@@ -89,10 +88,12 @@ pub(crate) static FAMILY: Family = Family {
         OpDef::new("IsInf", shape::unchanged),
         OpDef::new("IsFinite", shape::unchanged),
         OpDef::new("LogicalNot", shape::unchanged).without_gradient(),
-        OpDef::new("Conj", shape::unchanged).with_gradient(|g| through(g, "Conj")),
-        OpDef::new("Real", shape::unchanged).with_gradient(real_grad),
-        OpDef::new("Imag", shape::unchanged).with_gradient(imag_grad),
-        OpDef::new("Angle", shape::unchanged).with_gradient(angle_grad),
+        OpDef::new("Conj", shape::unchanged)
+            .with_work(Work::moves)
+            .with_gradient(|g| through(g, "Conj")),
+        OpDef::new("Real", shape::unchanged).with_work(Work::moves).with_gradient(real_grad),
+        OpDef::new("Imag", shape::unchanged).with_work(Work::moves).with_gradient(imag_grad),
+        transcendental("Angle").with_gradient(angle_grad),
         OpDef::new("ComplexAbs", shape::unchanged).with_gradient(complex_abs_grad),
         OpDef::new("TanhGrad", shape::unchanged).with_gradient(tanh_grad_grad),
         OpDef::new("SigmoidGrad", shape::unchanged).with_gradient(sigmoid_grad_grad),

@@ -1,8 +1,8 @@
 //! `Unique` and `ListDiff`, by hashing.
 
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Bytes, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, err, f16,
@@ -13,11 +13,11 @@ use crate::gather::gather;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("Unique", unique_shape),
-        OpDef::new("UniqueV2", unique_v2_shape),
-        OpDef::new("UniqueWithCounts", unique_shape),
-        OpDef::new("UniqueWithCountsV2", unique_v2_shape),
-        OpDef::new("ListDiff", list_diff_shape),
+        OpDef::new("Unique", unique_shape).with_work(Work::serial::<30>),
+        OpDef::new("UniqueV2", unique_v2_shape).with_work(Work::serial::<30>),
+        OpDef::new("UniqueWithCounts", unique_shape).with_work(Work::serial::<30>),
+        OpDef::new("UniqueWithCountsV2", unique_v2_shape).with_work(Work::serial::<30>),
+        OpDef::new("ListDiff", list_diff_shape).with_work(Work::serial::<30>),
     ],
     kernels: &[
         KernelSpec { op: "Unique", create: unique, ..KernelSpec::CPU },

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use thalweg_graph::{OpDef, Role, ShapeContext, gradient, shape};
+use thalweg_graph::{OpDef, Role, ShapeContext, Work, gradient, shape};
 use thalweg_hlo::Value;
 use thalweg_kernel::{
     ANONYMOUS_VARIABLE, AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering,
@@ -26,9 +26,9 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         VARIABLE_V2,
         VARIABLE,
-        OpDef::new("TemporaryVariable", shape::from_attr),
-        OpDef::new("DestroyTemporaryVariable", shape::unchanged),
-        OpDef::new("IsVariableInitialized", shape::scalar),
+        OpDef::new("TemporaryVariable", shape::from_attr).with_work(Work::none),
+        OpDef::new("DestroyTemporaryVariable", shape::unchanged).with_work(Work::none),
+        OpDef::new("IsVariableInitialized", shape::scalar).with_work(Work::none),
         ASSIGN.without_gradient(),
         ASSIGN_ADD.without_gradient(),
         ASSIGN_SUB.without_gradient(),
@@ -164,8 +164,13 @@ fn lower_variable_shape(l: &mut Lowering<'_>) -> Result<()> {
     l.set_host(0, value)
 }
 
-const VARIABLE_V2: OpDef =
-    OpDef { name: "VariableV2", shape: shape::from_attr, role: Role::Variable, ..OpDef::DEFAULT };
+const VARIABLE_V2: OpDef = OpDef {
+    name: "VariableV2",
+    shape: shape::from_attr,
+    role: Role::Variable,
+    work: Work::none,
+    ..OpDef::DEFAULT
+};
 
 const VARIABLE: OpDef = OpDef { name: "Variable", shape: old_variable_shape, ..VARIABLE_V2 };
 
@@ -176,7 +181,7 @@ fn old_variable_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-const ASSIGN: OpDef = OpDef::new("Assign", assign_shape);
+const ASSIGN: OpDef = OpDef::new("Assign", assign_shape).with_work(Work::moves);
 
 /// The value's shape, which must be the variable's unless the op may change it.
 fn assign_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -187,7 +192,7 @@ fn assign_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-const ASSIGN_ADD: OpDef = OpDef::new("AssignAdd", shape::merged);
+const ASSIGN_ADD: OpDef = OpDef::new("AssignAdd", shape::merged).with_work(Work::updates::<1, 1>);
 
 const ASSIGN_SUB: OpDef = OpDef { name: "AssignSub", ..ASSIGN_ADD };
 
@@ -196,19 +201,25 @@ fn count_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     shape::scalar(c)
 }
 
-const VAR_HANDLE_OP: OpDef =
-    OpDef { name: "VarHandleOp", shape: shape::scalar, role: Role::VarHandle, ..OpDef::DEFAULT };
+const VAR_HANDLE_OP: OpDef = OpDef {
+    name: "VarHandleOp",
+    shape: shape::scalar,
+    role: Role::VarHandle,
+    work: Work::none,
+    ..OpDef::DEFAULT
+};
 
 const VAR_IS_INITIALIZED_OP: OpDef = OpDef::new("VarIsInitializedOp", shape::scalar);
 
-const READ_VARIABLE_OP: OpDef = OpDef::new("ReadVariableOp", read_shape);
+const READ_VARIABLE_OP: OpDef = OpDef::new("ReadVariableOp", read_shape).with_work(Work::none);
 
 fn read_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, c.variable_shape(0));
     Ok(())
 }
 
-const ASSIGN_VARIABLE_OP: OpDef = OpDef::new("AssignVariableOp", update_shape);
+const ASSIGN_VARIABLE_OP: OpDef =
+    OpDef::new("AssignVariableOp", update_shape).with_work(Work::moves);
 
 /// The value's shape must be compatible with the variable's.
 fn update_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -216,12 +227,13 @@ fn update_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-const ASSIGN_ADD_VARIABLE_OP: OpDef = OpDef { name: "AssignAddVariableOp", ..ASSIGN_VARIABLE_OP };
+const ASSIGN_ADD_VARIABLE_OP: OpDef =
+    OpDef { name: "AssignAddVariableOp", work: Work::updates::<1, 1>, ..ASSIGN_VARIABLE_OP };
 
 const ASSIGN_SUB_VARIABLE_OP: OpDef =
     OpDef { name: "AssignSubVariableOp", ..ASSIGN_ADD_VARIABLE_OP };
 
-const VARIABLE_SHAPE: OpDef = OpDef::new("VariableShape", shape_of_variable);
+const VARIABLE_SHAPE: OpDef = OpDef::new("VariableShape", shape_of_variable).with_work(Work::none);
 
 fn shape_of_variable(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, PartialShape::new([c.variable_shape(0).rank()]));

@@ -1,6 +1,6 @@
 //! Slices of variables at given coordinates: gather without a snapshot, and scatter updates.
 
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, ensure};
 
@@ -54,9 +54,11 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const RESOURCE_GATHER_ND: OpDef = OpDef::new("ResourceGatherNd", gather_nd_shape);
+const RESOURCE_GATHER_ND: OpDef =
+    OpDef::new("ResourceGatherNd", gather_nd_shape).with_work(Work::copies_outputs);
 
-const SCATTER_ND_UPDATE: OpDef = OpDef::new("ScatterNdUpdate", scatter_shape);
+const SCATTER_ND_UPDATE: OpDef =
+    OpDef::new("ScatterNdUpdate", scatter_shape).with_work(Work::updates::<1, 1>);
 
 const SCATTER_ND_ADD: OpDef = OpDef { name: "ScatterNdAdd", ..SCATTER_ND_UPDATE };
 

@@ -3,7 +3,7 @@
 //! Gathers and scatters hold the variable's lock, so that a sparse step costs only the rows that it
 //! touches. All indices are checked before the first row changes.
 
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
@@ -90,17 +90,20 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SCATTER_UPDATE: OpDef = OpDef::new("ScatterUpdate", scatter_shape);
+const SCATTER_UPDATE: OpDef =
+    OpDef::new("ScatterUpdate", scatter_shape).with_work(Work::updates::<1, 1>);
 
 const SCATTER_ADD: OpDef = OpDef { name: "ScatterAdd", ..SCATTER_UPDATE };
 
 const SCATTER_MIN: OpDef = OpDef { name: "ScatterMin", ..SCATTER_UPDATE };
 
-const RESOURCE_SCATTER_UPDATE: OpDef = OpDef::new("ResourceScatterUpdate", resource_scatter_shape);
+const RESOURCE_SCATTER_UPDATE: OpDef =
+    OpDef::new("ResourceScatterUpdate", resource_scatter_shape).with_work(Work::updates::<1, 1>);
 
 const RESOURCE_SCATTER_ADD: OpDef = OpDef { name: "ResourceScatterAdd", ..RESOURCE_SCATTER_UPDATE };
 
-const RESOURCE_GATHER: OpDef = OpDef::new("ResourceGather", gather_shape);
+const RESOURCE_GATHER: OpDef =
+    OpDef::new("ResourceGather", gather_shape).with_work(Work::copies_outputs);
 
 fn lesser(element: &Value, update: &Value) -> Value {
     Update::Min.lower(element, update)

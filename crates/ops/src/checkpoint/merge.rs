@@ -8,8 +8,10 @@ use thalweg_tensor::{Result, ensure};
 
 use super::{check_folder, on_files, only_path};
 use crate::files::path_of;
+use crate::work;
 
-pub(super) const MERGE_V2_CHECKPOINTS: OpDef = OpDef::new("MergeV2Checkpoints", ranks);
+pub(super) const MERGE_V2_CHECKPOINTS: OpDef =
+    OpDef::new("MergeV2Checkpoints", ranks).with_work(work::file);
 
 fn ranks(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(0, "checkpoint_prefixes", 1)?;

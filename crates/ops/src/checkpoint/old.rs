@@ -12,13 +12,17 @@ use super::save::{items, one_for_each};
 use super::slices::Part;
 use super::{name_of, on_files, only_path};
 
-pub(super) const SAVE: OpDef = OpDef::new("Save", save_shape);
+use crate::work;
 
-pub(super) const SAVE_SLICES: OpDef = OpDef::new("SaveSlices", save_slices_shape);
+pub(super) const SAVE: OpDef = OpDef::new("Save", save_shape).with_work(work::file);
 
-pub(super) const RESTORE: OpDef = OpDef::new("Restore", restore_shape);
+pub(super) const SAVE_SLICES: OpDef =
+    OpDef::new("SaveSlices", save_slices_shape).with_work(work::file);
 
-pub(super) const RESTORE_SLICE: OpDef = OpDef::new("RestoreSlice", restore_slice_shape);
+pub(super) const RESTORE: OpDef = OpDef::new("Restore", restore_shape).with_work(work::file);
+
+pub(super) const RESTORE_SLICE: OpDef =
+    OpDef::new("RestoreSlice", restore_slice_shape).with_work(work::file);
 
 fn save_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let tensors = c.num_inputs().saturating_sub(2);

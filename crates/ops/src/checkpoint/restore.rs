@@ -10,7 +10,10 @@ use super::save::check_vectors;
 use super::slices::Part;
 use super::{name_of, old, on_files, only_path};
 
-pub(super) const RESTORE_V2: OpDef = OpDef::new("RestoreV2", restore_v2_shape);
+use crate::work;
+
+pub(super) const RESTORE_V2: OpDef =
+    OpDef::new("RestoreV2", restore_v2_shape).with_work(work::file);
 
 /// Names and slices are vectors of one length; a slice with a known text determines the output's
 /// shape.

@@ -8,12 +8,14 @@ use thalweg_tensor::{Result, Tensor, ensure};
 use super::slices::Part;
 use super::{check_folder, name_of, on_files, only_path};
 
+use crate::work;
+
 /// Minimum bytes for writing several data files in parallel.
 const PARALLEL_BYTES: usize = 64 << 20;
 /// Maximum number of data files; more would not increase a disk's throughput.
 const FILES_MAX: usize = 4;
 
-pub(super) const SAVE_V2: OpDef = OpDef::new("SaveV2", save_v2_shape);
+pub(super) const SAVE_V2: OpDef = OpDef::new("SaveV2", save_v2_shape).with_work(work::file);
 
 /// Input `i` is a vector with an element for each tensor, as far as shapes are known.
 pub(super) fn one_for_each(

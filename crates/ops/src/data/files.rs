@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use smallvec::smallvec;
 use thalweg_formats::record::Compression;
-use thalweg_graph::{OpDef, shape};
+use thalweg_graph::{OpDef, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Bytes, DType, Error, Result, Tensor, bail, charge_string, copy_string, ensure, err,
@@ -51,7 +51,8 @@ const FIXED_LENGTH_RECORD_DATASET: OpDef =
 const FIXED_LENGTH_RECORD_DATASET_V2: OpDef =
     OpDef { name: "FixedLengthRecordDatasetV2", ..TEXT_LINE_DATASET };
 
-const MATCHING_FILES_DATASET: OpDef = OpDef { name: "MatchingFilesDataset", ..TEXT_LINE_DATASET };
+const MATCHING_FILES_DATASET: OpDef =
+    OpDef { name: "MatchingFilesDataset", work: Work::fixed::<20>, ..TEXT_LINE_DATASET };
 
 const EXPERIMENTAL_MATCHING_FILES_DATASET: OpDef =
     OpDef { name: "ExperimentalMatchingFilesDataset", ..MATCHING_FILES_DATASET };

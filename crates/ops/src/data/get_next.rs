@@ -28,7 +28,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const ITERATOR_GET_NEXT: OpDef = OpDef::new("IteratorGetNext", declared_shapes);
+const ITERATOR_GET_NEXT: OpDef =
+    OpDef::new("IteratorGetNext", declared_shapes).with_work(thalweg_graph::Work::fixed::<5>);
 
 const ITERATOR_GET_NEXT_SYNC: OpDef = OpDef { name: "IteratorGetNextSync", ..ITERATOR_GET_NEXT };
 

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
 use prost::Message;
-use thalweg_graph::{AttrValue, Attrs, OpDef, shape};
+use thalweg_graph::{AttrValue, Attrs, OpDef, Work, shape};
 use thalweg_kernel::{
     AnyKernel, AsyncCall, AsyncKernel, Family, KernelContext, KernelInit, KernelSpec, Outputs,
     StepContext, Value,
@@ -31,7 +31,7 @@ pub(crate) static FAMILY: Family = Family {
         ANONYMOUS_ITERATOR_V2,
         ANONYMOUS_ITERATOR_V3,
         ONE_SHOT_ITERATOR,
-        OpDef::new("MakeIterator", shape::unknown),
+        OpDef::new("MakeIterator", shape::unknown).with_work(Work::fixed::<20>),
         OpDef::new("DeleteIterator", shape::unknown),
         OpDef::new("IteratorToStringHandle", shape::scalar),
         ITERATOR_FROM_STRING_HANDLE,
@@ -82,7 +82,8 @@ const ANONYMOUS_ITERATOR_V2: OpDef = OpDef { name: "AnonymousIteratorV2", ..ANON
 
 const ANONYMOUS_ITERATOR_V3: OpDef = OpDef { name: "AnonymousIteratorV3", ..ANONYMOUS_ITERATOR };
 
-const ONE_SHOT_ITERATOR: OpDef = OpDef { name: "OneShotIterator", ..ITERATOR };
+const ONE_SHOT_ITERATOR: OpDef =
+    OpDef { name: "OneShotIterator", work: Work::fixed::<20>, ..ITERATOR };
 
 const ITERATOR_FROM_STRING_HANDLE: OpDef = OpDef::new("IteratorFromStringHandle", shape::scalar);
 

@@ -62,12 +62,16 @@ const ANONYMOUS_MULTI_DEVICE_ITERATOR: OpDef =
 const ANONYMOUS_MULTI_DEVICE_ITERATOR_V3: OpDef =
     OpDef { name: "AnonymousMultiDeviceIteratorV3", ..MULTI_DEVICE_ITERATOR };
 
-const MULTI_DEVICE_ITERATOR_INIT: OpDef =
-    OpDef { name: "MultiDeviceIteratorInit", ..MULTI_DEVICE_ITERATOR };
+const MULTI_DEVICE_ITERATOR_INIT: OpDef = OpDef {
+    name: "MultiDeviceIteratorInit",
+    work: thalweg_graph::Work::fixed::<20>,
+    ..MULTI_DEVICE_ITERATOR
+};
 
 const MULTI_DEVICE_ITERATOR_GET_NEXT_FROM_SHARD: OpDef = OpDef {
     name: "MultiDeviceIteratorGetNextFromShard",
     shape: declared_shapes,
+    work: thalweg_graph::Work::fixed::<5>,
     ..MULTI_DEVICE_ITERATOR
 };
 

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Bytes, DType, Result, Shape, Tensor, Variant, VariantValue, bail, check_nesting, ensure,
@@ -15,10 +15,14 @@ use crate::lists::values::zero_element;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("OptionalFromValue", shape::scalar).with_gradient(from_value_grad),
-        OpDef::new("OptionalNone", shape::scalar),
-        OpDef::new("OptionalHasValue", shape::scalar),
-        OpDef::new("OptionalGetValue", declared_shapes).with_gradient(get_value_grad),
+        OpDef::new("OptionalFromValue", shape::scalar)
+            .with_work(Work::none)
+            .with_gradient(from_value_grad),
+        OpDef::new("OptionalNone", shape::scalar).with_work(Work::none),
+        OpDef::new("OptionalHasValue", shape::scalar).with_work(Work::none),
+        OpDef::new("OptionalGetValue", declared_shapes)
+            .with_work(Work::none)
+            .with_gradient(get_value_grad),
     ],
     kernels: &[
         KernelSpec { op: "OptionalFromValue", create: from_value, ..CHEAP },

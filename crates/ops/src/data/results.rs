@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use thalweg_formats::record::{Compression, RecordWriter};
-use thalweg_graph::{OpDef, shape};
+use thalweg_graph::{OpDef, Work, shape};
 use thalweg_kernel::{
     AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelSpec, Outputs, Value,
 };
@@ -18,10 +18,12 @@ use super::mapped::at_element;
 use super::optional::declared_shapes;
 use super::scope::Scope;
 
+use crate::work;
+
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("ReduceDataset", declared_shapes),
-        OpDef::new("DatasetToSingleElement", declared_shapes),
+        OpDef::new("ReduceDataset", declared_shapes).with_work(Work::fixed::<100>),
+        OpDef::new("DatasetToSingleElement", declared_shapes).with_work(Work::fixed::<100>),
         DATASET_CARDINALITY,
         EXPERIMENTAL_DATASET_CARDINALITY,
         OpDef::new("GetOptions", shape::scalar),
@@ -44,7 +46,8 @@ const DATASET_CARDINALITY: OpDef = OpDef::new("DatasetCardinality", shape::scala
 const EXPERIMENTAL_DATASET_CARDINALITY: OpDef =
     OpDef { name: "ExperimentalDatasetCardinality", ..DATASET_CARDINALITY };
 
-const DATASET_TO_TF_RECORD: OpDef = OpDef::new("DatasetToTFRecord", shape::unknown);
+const DATASET_TO_TF_RECORD: OpDef =
+    OpDef::new("DatasetToTFRecord", shape::unknown).with_work(work::file);
 
 const EXPERIMENTAL_DATASET_TO_TF_RECORD: OpDef =
     OpDef { name: "ExperimentalDatasetToTFRecord", ..DATASET_TO_TF_RECORD };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_formats::record::Compression;
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Code, PartialShape, Result, Tensor, bail, ensure};
 
@@ -106,11 +106,12 @@ const IDENTITY_READER: OpDef = OpDef { name: "IdentityReader", ..WHOLE_FILE_READ
 
 const IDENTITY_READER_V2: OpDef = OpDef { name: "IdentityReaderV2", ..WHOLE_FILE_READER_V2 };
 
-const READER_READ: OpDef = OpDef::new("ReaderRead", shape::scalar);
+const READER_READ: OpDef = OpDef::new("ReaderRead", shape::scalar).with_work(Work::fixed::<20>);
 
 const READER_READ_V2: OpDef = OpDef { name: "ReaderReadV2", ..READER_READ };
 
-const READER_READ_UP_TO: OpDef = OpDef::new("ReaderReadUpTo", two_vectors);
+const READER_READ_UP_TO: OpDef =
+    OpDef::new("ReaderReadUpTo", two_vectors).with_work(Work::fixed::<20>);
 
 const READER_READ_UP_TO_V2: OpDef = OpDef { name: "ReaderReadUpToV2", ..READER_READ_UP_TO };
 

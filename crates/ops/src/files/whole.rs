@@ -8,6 +8,8 @@ use thalweg_tensor::{
 
 use super::{path_of, read_file};
 
+use crate::work;
+
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         READ_FILE.without_gradient(),
@@ -21,11 +23,11 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const READ_FILE: OpDef = OpDef::new("ReadFile", scalar_of_scalar);
+const READ_FILE: OpDef = OpDef::new("ReadFile", scalar_of_scalar).with_work(work::file);
 
-const WRITE_FILE: OpDef = OpDef::new("WriteFile", two_scalars);
+const WRITE_FILE: OpDef = OpDef::new("WriteFile", two_scalars).with_work(work::file);
 
-const MATCHING_FILES: OpDef = OpDef::new("MatchingFiles", unknown_vector);
+const MATCHING_FILES: OpDef = OpDef::new("MatchingFiles", unknown_vector).with_work(work::file);
 
 fn scalar_of_scalar(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(0, "filename", 0)?;

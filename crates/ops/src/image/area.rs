@@ -1,6 +1,6 @@
 //! `ResizeArea`: resizing by area averages.
 
-use thalweg_graph::OpDef;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Result, Tensor};
 
@@ -10,7 +10,7 @@ use super::resize_lowering;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("ResizeArea", resized_shape)],
+    ops: &[OpDef::new("ResizeArea", resized_shape).with_work(Work::per_output::<30>)],
     kernels: &[
         KernelSpec {
             op: "ResizeArea",

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use num_traits::AsPrimitive;
 use parking_lot::Mutex;
-use thalweg_graph::{GradientContext, OpDef};
+use thalweg_graph::{GradientContext, OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Result, Shape, Tensor};
 
@@ -20,7 +20,7 @@ use crate::split::Disjoint;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         RESIZE_BICUBIC.with_gradient(bicubic_gradient),
-        OpDef::new("ResizeBicubicGrad", shape_of_original),
+        OpDef::new("ResizeBicubicGrad", shape_of_original).with_work(Work::per_input::<100>),
     ],
     kernels: &[
         KernelSpec {
@@ -42,7 +42,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const RESIZE_BICUBIC: OpDef = OpDef::new("ResizeBicubic", resized_shape);
+const RESIZE_BICUBIC: OpDef =
+    OpDef::new("ResizeBicubic", resized_shape).with_work(Work::per_output::<100>);
 
 /// The gradient is defined for single and double precision only.
 fn bicubic_gradient(g: &mut GradientContext<'_>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! `ResizeBilinear`: resizing by bilinear interpolation.
 
 use num_traits::AsPrimitive;
-use thalweg_graph::OpDef;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Result, Tensor, bf16, f16};
 
@@ -39,9 +39,11 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const RESIZE_BILINEAR: OpDef = OpDef::new("ResizeBilinear", resized_shape);
+const RESIZE_BILINEAR: OpDef =
+    OpDef::new("ResizeBilinear", resized_shape).with_work(Work::per_output::<10>);
 
-const RESIZE_BILINEAR_GRAD: OpDef = OpDef::new("ResizeBilinearGrad", shape_of_original);
+const RESIZE_BILINEAR_GRAD: OpDef =
+    OpDef::new("ResizeBilinearGrad", shape_of_original).with_work(Work::per_input::<20>);
 
 /// Two neighboring pixels and the fractional distance of the sample from the first.
 #[derive(Clone, Copy)]

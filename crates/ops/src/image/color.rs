@@ -1,7 +1,7 @@
 //! Color ops: contrast, hue, saturation, RGB to HSV and back.
 
 use half::{bf16, f16};
-use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -13,7 +13,7 @@ use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("AdjustContrast", adjusted_shape),
+        OpDef::new("AdjustContrast", adjusted_shape).with_work(Work::per_output::<3>),
         ADJUST_CONTRAST_V2,
         ADJUST_HUE,
         ADJUST_SATURATION,
@@ -66,13 +66,16 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const ADJUST_CONTRAST_V2: OpDef = OpDef::new("AdjustContrastv2", adjusted_shape);
+const ADJUST_CONTRAST_V2: OpDef =
+    OpDef::new("AdjustContrastv2", adjusted_shape).with_work(Work::per_output::<3>);
 
-const ADJUST_HUE: OpDef = OpDef { name: "AdjustHue", ..ADJUST_CONTRAST_V2 };
+const ADJUST_HUE: OpDef =
+    OpDef { name: "AdjustHue", work: Work::per_output::<50>, ..ADJUST_CONTRAST_V2 };
 
-const ADJUST_SATURATION: OpDef = OpDef { name: "AdjustSaturation", ..ADJUST_CONTRAST_V2 };
+const ADJUST_SATURATION: OpDef =
+    OpDef { name: "AdjustSaturation", work: Work::per_output::<50>, ..ADJUST_CONTRAST_V2 };
 
-const RGB_TO_HSV: OpDef = OpDef::new("RGBToHSV", colors_shape);
+const RGB_TO_HSV: OpDef = OpDef::new("RGBToHSV", colors_shape).with_work(Work::per_output::<50>);
 
 const HSV_TO_RGB: OpDef = OpDef { name: "HSVToRGB", ..RGB_TO_HSV };
 

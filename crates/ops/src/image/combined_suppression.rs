@@ -1,6 +1,6 @@
 //! `CombinedNonMaxSuppression`: per class and image, then over all classes.
 
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Error, PartialShape, Result, Shape, bail, ensure};
 
@@ -9,7 +9,7 @@ use super::suppression::{Rules, SelectedBox, check_overlap_threshold, choose, ov
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("CombinedNonMaxSuppression", combined_shape)],
+    ops: &[OpDef::new("CombinedNonMaxSuppression", combined_shape).with_work(Work::serial::<50>)],
     kernels: &[KernelSpec {
         op: "CombinedNonMaxSuppression",
         create: combined_suppression,

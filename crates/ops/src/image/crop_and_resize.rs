@@ -3,7 +3,7 @@
 use half::f16;
 use num_traits::AsPrimitive;
 use smallvec::SmallVec;
-use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -17,8 +17,8 @@ use crate::split::{Disjoint, for_each_rows};
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         CROP_AND_RESIZE.with_gradient(gradient),
-        OpDef::new("CropAndResizeGradImage", grad_image_shape),
-        OpDef::new("CropAndResizeGradBoxes", grad_boxes_shape),
+        OpDef::new("CropAndResizeGradImage", grad_image_shape).with_work(Work::per_input::<40>),
+        OpDef::new("CropAndResizeGradBoxes", grad_boxes_shape).with_work(Work::per_input::<40>),
     ],
     kernels: &[
         KernelSpec {
@@ -45,7 +45,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const CROP_AND_RESIZE: OpDef = OpDef::new("CropAndResize", crops_shape);
+const CROP_AND_RESIZE: OpDef =
+    OpDef::new("CropAndResize", crops_shape).with_work(Work::per_output::<20>);
 
 /// The number of boxes, from the boxes in input `i` and the box indices in input `i + 1`.
 fn boxes_known(c: &ShapeContext<'_>, i: usize) -> Result<Option<usize>> {

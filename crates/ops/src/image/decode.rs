@@ -4,7 +4,7 @@
 //! allocate more than the budget.
 
 use bytes::Bytes;
-use thalweg_graph::{NodeAttrs, OpDef, ShapeContext};
+use thalweg_graph::{NodeAttrs, OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -16,10 +16,10 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         DECODE_JPEG,
         DECODE_AND_CROP_JPEG,
-        OpDef::new("DecodePng", image_shape),
-        OpDef::new("DecodeGif", gif_shape),
-        OpDef::new("DecodeBmp", image_shape),
-        OpDef::new("DecodeImage", any_image_shape),
+        OpDef::new("DecodePng", image_shape).with_work(Work::fixed::<1000>),
+        OpDef::new("DecodeGif", gif_shape).with_work(Work::fixed::<1000>),
+        OpDef::new("DecodeBmp", image_shape).with_work(Work::fixed::<1000>),
+        OpDef::new("DecodeImage", any_image_shape).with_work(Work::fixed::<1000>),
         OpDef::new("ExtractJpegShape", jpeg_shape_shape),
     ],
     kernels: &[
@@ -37,7 +37,7 @@ const fn kernel(op: &'static str) -> KernelSpec {
     KernelSpec { op, create: decode, ..KernelSpec::CPU }
 }
 
-const DECODE_JPEG: OpDef = OpDef::new("DecodeJpeg", image_shape);
+const DECODE_JPEG: OpDef = OpDef::new("DecodeJpeg", image_shape).with_work(Work::fixed::<1000>);
 
 const DECODE_AND_CROP_JPEG: OpDef =
     OpDef { name: "DecodeAndCropJpeg", shape: crop_shape, ..DECODE_JPEG };

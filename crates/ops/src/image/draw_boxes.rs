@@ -1,7 +1,7 @@
 //! `DrawBoundingBoxes`.
 
 use half::f16;
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{Element, Result, Tensor, bail, ensure};
 
@@ -16,7 +16,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const DRAW_BOUNDING_BOXES: OpDef = OpDef::new("DrawBoundingBoxes", drawn_shape);
+const DRAW_BOUNDING_BOXES: OpDef =
+    OpDef::new("DrawBoundingBoxes", drawn_shape).with_work(Work::moves);
 
 const DRAW_BOUNDING_BOXES_V2: OpDef = OpDef { name: "DrawBoundingBoxesV2", ..DRAW_BOUNDING_BOXES };
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use jpeg_encoder::{ColorType, Encoder, PixelDensity, PixelDensityUnit, SamplingFactor};
 use parking_lot::Mutex;
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Error, PartialShape, Result, Shape, bail, charge_string, ensure, err};
 
@@ -12,9 +12,10 @@ use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("EncodePng", png_shape),
-        OpDef::new("EncodeJpeg", jpeg_shape),
-        OpDef::new("EncodeJpegVariableQuality", variable_quality_shape),
+        OpDef::new("EncodePng", png_shape).with_work(Work::serial::<20>),
+        OpDef::new("EncodeJpeg", jpeg_shape).with_work(Work::serial::<20>),
+        OpDef::new("EncodeJpegVariableQuality", variable_quality_shape)
+            .with_work(Work::serial::<20>),
     ],
     kernels: &[
         KernelSpec { op: "EncodePng", create: encode_png, ..KernelSpec::CPU },

@@ -1,7 +1,7 @@
 //! `ResizeNearestNeighbor`.
 
 use half::{bf16, f16};
-use thalweg_graph::{GradientContext, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Element, PartialShape, Result, Tensor, ensure};
 
@@ -17,7 +17,7 @@ use crate::split::for_each_rows;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         RESIZE_NEAREST_NEIGHBOR.with_gradient(gradient),
-        OpDef::new("ResizeNearestNeighborGrad", grad_shape),
+        OpDef::new("ResizeNearestNeighborGrad", grad_shape).with_work(Work::moves),
     ],
     kernels: &[
         KernelSpec {
@@ -38,7 +38,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const RESIZE_NEAREST_NEIGHBOR: OpDef = OpDef::new("ResizeNearestNeighbor", resized_shape);
+const RESIZE_NEAREST_NEIGHBOR: OpDef =
+    OpDef::new("ResizeNearestNeighbor", resized_shape).with_work(Work::copies_outputs);
 
 fn grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let grads = c.with_rank(0, "grads", 4)?;

@@ -3,7 +3,7 @@
 
 use half::{bf16, f16};
 use num_traits::AsPrimitive;
-use thalweg_graph::{GradientContext, NodeAttrs, OpDef, Output, ShapeContext};
+use thalweg_graph::{GradientContext, NodeAttrs, OpDef, Output, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -23,7 +23,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const IMAGE_PROJECTIVE_TRANSFORM_V2: OpDef =
-    OpDef::new("ImageProjectiveTransformV2", transformed_shape);
+    OpDef::new("ImageProjectiveTransformV2", transformed_shape).with_work(Work::per_output::<20>);
 
 const IMAGE_PROJECTIVE_TRANSFORM_V3: OpDef =
     OpDef { name: "ImageProjectiveTransformV3", ..IMAGE_PROJECTIVE_TRANSFORM_V2 };

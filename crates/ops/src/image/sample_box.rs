@@ -2,7 +2,7 @@
 
 use num_traits::AsPrimitive;
 use parking_lot::Mutex;
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -27,7 +27,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SAMPLE_DISTORTED_BOUNDING_BOX: OpDef = OpDef::new("SampleDistortedBoundingBox", box_shape);
+const SAMPLE_DISTORTED_BOUNDING_BOX: OpDef =
+    OpDef::new("SampleDistortedBoundingBox", box_shape).with_work(Work::fixed::<5>);
 
 const SAMPLE_DISTORTED_BOUNDING_BOX_V2: OpDef =
     OpDef { name: "SampleDistortedBoundingBoxV2", ..SAMPLE_DISTORTED_BOUNDING_BOX };
@@ -35,7 +36,7 @@ const SAMPLE_DISTORTED_BOUNDING_BOX_V2: OpDef =
 const STATELESS_SAMPLE_DISTORTED_BOUNDING_BOX: OpDef =
     OpDef { name: "StatelessSampleDistortedBoundingBox", ..SAMPLE_DISTORTED_BOUNDING_BOX };
 
-const RANDOM_CROP: OpDef = OpDef::new("RandomCrop", crop_shape);
+const RANDOM_CROP: OpDef = OpDef::new("RandomCrop", crop_shape).with_work(Work::copies_outputs);
 
 fn box_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let size = c.with_rank(0, "image_size", 1)?;

@@ -5,7 +5,7 @@
 
 use std::f32::consts::PI;
 
-use thalweg_graph::{GradientContext, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Result, Shape, Tensor, bail, ensure, err};
 
@@ -16,7 +16,7 @@ use crate::split::for_each_rows;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         SCALE_AND_TRANSLATE.with_gradient(gradient),
-        OpDef::new("ScaleAndTranslateGrad", shape_of_original),
+        OpDef::new("ScaleAndTranslateGrad", shape_of_original).with_work(Work::per_input::<60>),
     ],
     kernels: &[
         KernelSpec {
@@ -36,7 +36,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SCALE_AND_TRANSLATE: OpDef = OpDef::new("ScaleAndTranslate", forward_shape);
+const SCALE_AND_TRANSLATE: OpDef =
+    OpDef::new("ScaleAndTranslate", forward_shape).with_work(Work::per_output::<60>);
 
 fn forward_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for (i, name) in [(2, "scale"), (3, "translation")] {

@@ -3,7 +3,7 @@
 use std::collections::BinaryHeap;
 
 use half::f16;
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
@@ -15,7 +15,7 @@ pub(crate) static FAMILY: Family = Family {
         NON_MAX_SUPPRESSION_V2.without_gradient(),
         NON_MAX_SUPPRESSION_V3,
         NON_MAX_SUPPRESSION_V4,
-        OpDef::new("NonMaxSuppressionV5", selected_shape),
+        OpDef::new("NonMaxSuppressionV5", selected_shape).with_work(Work::serial::<50>),
         NON_MAX_SUPPRESSION_WITH_OVERLAPS.without_gradient(),
     ],
     kernels: &[
@@ -41,7 +41,8 @@ const fn boxes_kernel(op: &'static str) -> KernelSpec {
     }
 }
 
-const NON_MAX_SUPPRESSION: OpDef = OpDef::new("NonMaxSuppression", selected_shape);
+const NON_MAX_SUPPRESSION: OpDef =
+    OpDef::new("NonMaxSuppression", selected_shape).with_work(Work::serial::<50>);
 
 const NON_MAX_SUPPRESSION_V2: OpDef = OpDef { name: "NonMaxSuppressionV2", ..NON_MAX_SUPPRESSION };
 
@@ -52,7 +53,7 @@ const NON_MAX_SUPPRESSION_V4: OpDef =
     OpDef { name: "NonMaxSuppressionV4", ..NON_MAX_SUPPRESSION_V3 };
 
 const NON_MAX_SUPPRESSION_WITH_OVERLAPS: OpDef =
-    OpDef::new("NonMaxSuppressionWithOverlaps", overlaps_shape);
+    OpDef::new("NonMaxSuppressionWithOverlaps", overlaps_shape).with_work(Work::serial::<50>);
 
 fn selected_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let boxes = c.with_rank(0, "boxes", 2)?;

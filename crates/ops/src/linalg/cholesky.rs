@@ -11,6 +11,7 @@ use super::factor_lowering::{lower_cholesky, lower_cholesky_grad};
 use super::shapes;
 use super::solve_gradients::cholesky_grad;
 use crate::math::factor::cholesky;
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -31,11 +32,13 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const CHOLESKY: OpDef = OpDef::new("Cholesky", shapes::square);
+const CHOLESKY: OpDef = OpDef::new("Cholesky", shapes::square)
+    .with_work(|c| work::per_matrix(c, |_, n| n.powi(3) / 3.0));
 
 const BATCH_CHOLESKY: OpDef = OpDef { name: "BatchCholesky", ..CHOLESKY };
 
-const CHOLESKY_GRAD: OpDef = OpDef::new("CholeskyGrad", gradient_shape);
+const CHOLESKY_GRAD: OpDef = OpDef::new("CholeskyGrad", gradient_shape)
+    .with_work(|c| work::per_matrix(c, |_, n| 3.0 * n.powi(3)));
 
 const BATCH_CHOLESKY_GRAD: OpDef = OpDef { name: "BatchCholeskyGrad", ..CHOLESKY_GRAD };
 

@@ -16,6 +16,7 @@ use crate::map::{narrowed, wide_view};
 use crate::math::factor::qr;
 use crate::math::factor::svd::{self, Vectors};
 use crate::math::widen::Widen;
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[QR.with_gradient(qr_grad), SVD.with_gradient(svd_grad), BATCH_SVD],
@@ -27,9 +28,11 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const QR: OpDef = OpDef::new("Qr", qr_shape);
+const QR: OpDef =
+    OpDef::new("Qr", qr_shape).with_work(|c| work::per_matrix(c, |m, n| 4.0 * m * n * m.min(n)));
 
-const SVD: OpDef = OpDef::new("Svd", svd_shape);
+const SVD: OpDef =
+    OpDef::new("Svd", svd_shape).with_work(|c| work::per_matrix(c, |m, n| 20.0 * m * n * m.min(n)));
 
 const BATCH_SVD: OpDef = OpDef { name: "BatchSvd", ..SVD };
 

@@ -9,6 +9,7 @@ use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, scratch, unreques
 use super::shapes::Matrices;
 use super::spectral_gradients::{general_grad, self_adjoint_grad};
 use crate::math::factor::{eigen, symmetric};
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -28,16 +29,19 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SELF_ADJOINT_EIG_V2: OpDef = OpDef::new("SelfAdjointEigV2", pairs_shape);
+const SELF_ADJOINT_EIG_V2: OpDef = OpDef::new("SelfAdjointEigV2", pairs_shape)
+    .with_work(|c| work::per_matrix(c, |_, n| 10.0 * n.powi(3)));
 
 const BATCH_SELF_ADJOINT_EIG_V2: OpDef =
     OpDef { name: "BatchSelfAdjointEigV2", ..SELF_ADJOINT_EIG_V2 };
 
-const SELF_ADJOINT_EIG: OpDef = OpDef::new("SelfAdjointEig", stacked_shape);
+const SELF_ADJOINT_EIG: OpDef = OpDef::new("SelfAdjointEig", stacked_shape)
+    .with_work(|c| work::per_matrix(c, |_, n| 10.0 * n.powi(3)));
 
 const BATCH_SELF_ADJOINT_EIG: OpDef = OpDef { name: "BatchSelfAdjointEig", ..SELF_ADJOINT_EIG };
 
-const EIG: OpDef = OpDef::new("Eig", pairs_shape);
+const EIG: OpDef =
+    OpDef::new("Eig", pairs_shape).with_work(|c| work::per_matrix(c, |_, n| 25.0 * n.powi(3)));
 
 fn pairs_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let matrices = Matrices::square(c, 0, "input")?;

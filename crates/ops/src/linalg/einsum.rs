@@ -19,6 +19,7 @@ use crate::map::narrowed;
 use crate::math::fold::{self, Sum};
 use crate::reduce::{Layout, fold};
 use crate::strided::{Dim, StridedCopy, strides};
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[EINSUM.with_gradient(einsum_grad)],
@@ -29,7 +30,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const EINSUM: OpDef = OpDef::new("Einsum", einsum_shape);
+const EINSUM: OpDef = OpDef::new("Einsum", einsum_shape).with_work(work::einsum);
 
 /// Sizes by label, as far as they are known.
 #[derive(Default)]

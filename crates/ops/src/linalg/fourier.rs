@@ -16,6 +16,7 @@ use super::fourier_lowering;
 use super::fourier_rows::{Rows, from_half, to_half};
 use crate::math::real::Real;
 use crate::strided::{Dim, StridedCopy, strides};
+use crate::work;
 
 /// Parameters of an op.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +36,7 @@ macro_rules! transforms {
             ..OpDef::new($name, |c| {
                 infer(c, Transform { rank: $rank, is_inverse: $inverse, is_real: $real })
             })
+            .with_work(|c| work::fourier(c, $rank, $real))
         };)+
 
         pub(crate) static FAMILY: Family = Family {

@@ -9,6 +9,7 @@ use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, positions, scratc
 use super::shapes;
 use super::solve_gradients::square_root_grad;
 use crate::math::factor::functions;
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -25,11 +26,20 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MATRIX_EXPONENTIAL: OpDef = OpDef::new("MatrixExponential", shapes::square);
+const MATRIX_EXPONENTIAL: OpDef = OpDef::new("MatrixExponential", shapes::square)
+    .with_work(|c| work::per_matrix(c, |_, n| 20.0 * n.powi(3)));
 
-const MATRIX_LOGARITHM: OpDef = OpDef { name: "MatrixLogarithm", ..MATRIX_EXPONENTIAL };
+const MATRIX_LOGARITHM: OpDef = OpDef {
+    name: "MatrixLogarithm",
+    work: |c| work::per_matrix(c, |_, n| 60.0 * n.powi(3)),
+    ..MATRIX_EXPONENTIAL
+};
 
-const MATRIX_SQUARE_ROOT: OpDef = OpDef { name: "MatrixSquareRoot", ..MATRIX_EXPONENTIAL };
+const MATRIX_SQUARE_ROOT: OpDef = OpDef {
+    name: "MatrixSquareRoot",
+    work: |c| work::per_matrix(c, |_, n| 60.0 * n.powi(3)),
+    ..MATRIX_EXPONENTIAL
+};
 
 /// Sets output 0 to a copy of input 0 with `work` applied to each matrix.
 fn map_matrices<T: Dense>(

@@ -15,6 +15,7 @@ use super::solve_gradients::{determinant_grad, inverse_grad, log_determinant_gra
 use crate::map::{narrowed, wide_view};
 use crate::math::factor::lu;
 use crate::math::widen::Widen;
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -59,22 +60,26 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MATRIX_DETERMINANT: OpDef = OpDef::new("MatrixDeterminant", shapes::numbers);
+const MATRIX_DETERMINANT: OpDef = OpDef::new("MatrixDeterminant", shapes::numbers)
+    .with_work(|c| work::per_matrix(c, |_, n| n.powi(3) / 1.5));
 
 const BATCH_MATRIX_DETERMINANT: OpDef =
     OpDef { name: "BatchMatrixDeterminant", ..MATRIX_DETERMINANT };
 
 const LOG_MATRIX_DETERMINANT: OpDef = OpDef { name: "LogMatrixDeterminant", ..MATRIX_DETERMINANT };
 
-const MATRIX_INVERSE: OpDef = OpDef::new("MatrixInverse", shapes::square);
+const MATRIX_INVERSE: OpDef = OpDef::new("MatrixInverse", shapes::square)
+    .with_work(|c| work::per_matrix(c, |_, n| 2.0 * n.powi(3)));
 
 const BATCH_MATRIX_INVERSE: OpDef = OpDef { name: "BatchMatrixInverse", ..MATRIX_INVERSE };
 
-const MATRIX_SOLVE: OpDef = OpDef::new("MatrixSolve", solve_shape);
+const MATRIX_SOLVE: OpDef = OpDef::new("MatrixSolve", solve_shape)
+    .with_work(|c| work::solve(c, |n| n.powi(3) / 1.5, |n| 2.0 * n));
 
 const BATCH_MATRIX_SOLVE: OpDef = OpDef { name: "BatchMatrixSolve", ..MATRIX_SOLVE };
 
-const LU: OpDef = OpDef::new("Lu", lu_shape);
+const LU: OpDef =
+    OpDef::new("Lu", lu_shape).with_work(|c| work::per_matrix(c, |_, n| n.powi(3) / 1.5));
 
 fn solve_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let matrix = Matrices::square(c, 0, "matrix")?;

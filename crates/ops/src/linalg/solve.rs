@@ -13,6 +13,7 @@ use crate::math::factor::scalar::{adjoint, multiply, number};
 use crate::math::factor::triangular::{self, Triangle};
 use crate::math::factor::{cholesky, least_squares};
 use crate::matmul::Batches;
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -37,15 +38,21 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MATRIX_TRIANGULAR_SOLVE: OpDef = OpDef::new("MatrixTriangularSolve", triangular_shape);
+const MATRIX_TRIANGULAR_SOLVE: OpDef = OpDef::new("MatrixTriangularSolve", triangular_shape)
+    .with_work(|c| work::solve(c, |_| 0.0, |n| n));
 
 const BATCH_MATRIX_TRIANGULAR_SOLVE: OpDef =
     OpDef { name: "BatchMatrixTriangularSolve", ..MATRIX_TRIANGULAR_SOLVE };
 
-const BANDED_TRIANGULAR_SOLVE: OpDef =
-    OpDef { name: "BandedTriangularSolve", shape: banded_shape, ..MATRIX_TRIANGULAR_SOLVE };
+const BANDED_TRIANGULAR_SOLVE: OpDef = OpDef {
+    name: "BandedTriangularSolve",
+    shape: banded_shape,
+    work: work::banded,
+    ..MATRIX_TRIANGULAR_SOLVE
+};
 
-const MATRIX_SOLVE_LS: OpDef = OpDef::new("MatrixSolveLs", least_squares_shape);
+const MATRIX_SOLVE_LS: OpDef = OpDef::new("MatrixSolveLs", least_squares_shape)
+    .with_work(|c| work::per_matrix(c, |m, n| 4.0 * m * n * m.min(n)));
 
 const BATCH_MATRIX_SOLVE_LS: OpDef = OpDef { name: "BatchMatrixSolveLs", ..MATRIX_SOLVE_LS };
 

@@ -2,7 +2,7 @@
 
 use num_complex::Complex;
 use num_traits::Float;
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};
 use thalweg_tensor::{Result, ensure};
 
@@ -23,9 +23,11 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const TRIDIAGONAL_SOLVE: OpDef = OpDef::new("TridiagonalSolve", solve_shape);
+const TRIDIAGONAL_SOLVE: OpDef =
+    OpDef::new("TridiagonalSolve", solve_shape).with_work(Work::per_output::<40>);
 
-const TRIDIAGONAL_MAT_MUL: OpDef = OpDef::new("TridiagonalMatMul", multiply_shape);
+const TRIDIAGONAL_MAT_MUL: OpDef =
+    OpDef::new("TridiagonalMatMul", multiply_shape).with_work(Work::per_output::<5>);
 
 fn solve_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let diagonals = Matrices::of(c, 0, "diagonals")?;

@@ -1,8 +1,8 @@
 //! Definitions of the `TensorArray` ops in three versions with different handles: references to two
 //! strings, two strings, resources.
 
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::{self, ShapeContext};
+use thalweg_graph::{OpDef, Work};
 use thalweg_tensor::{PartialShape, Result};
 
 use super::array_gradients as gradients;
@@ -22,43 +22,49 @@ pub(super) const TENSOR_ARRAY_GRAD_V3: OpDef =
 pub(super) const TENSOR_ARRAY_GRAD_WITH_SHAPE: OpDef =
     OpDef { name: "TensorArrayGradWithShape", ..TENSOR_ARRAY_GRAD_V3 };
 
-pub(super) const TENSOR_ARRAY_WRITE: OpDef =
-    OpDef::new("TensorArrayWrite", flow_shape).with_gradient(gradients::write);
+pub(super) const TENSOR_ARRAY_WRITE: OpDef = OpDef::new("TensorArrayWrite", flow_shape)
+    .with_work(Work::none)
+    .with_gradient(gradients::write);
 pub(super) const TENSOR_ARRAY_WRITE_V2: OpDef =
     OpDef { name: "TensorArrayWriteV2", ..TENSOR_ARRAY_WRITE };
 pub(super) const TENSOR_ARRAY_WRITE_V3: OpDef =
     OpDef { name: "TensorArrayWriteV3", ..TENSOR_ARRAY_WRITE };
 
-pub(super) const TENSOR_ARRAY_READ: OpDef =
-    OpDef::new("TensorArrayRead", shape::unknown).with_gradient(gradients::read);
+pub(super) const TENSOR_ARRAY_READ: OpDef = OpDef::new("TensorArrayRead", shape::unknown)
+    .with_work(Work::none)
+    .with_gradient(gradients::read);
 pub(super) const TENSOR_ARRAY_READ_V2: OpDef =
     OpDef { name: "TensorArrayReadV2", ..TENSOR_ARRAY_READ };
 pub(super) const TENSOR_ARRAY_READ_V3: OpDef =
     OpDef { name: "TensorArrayReadV3", ..TENSOR_ARRAY_READ };
 
-pub(super) const TENSOR_ARRAY_GATHER: OpDef =
-    OpDef::new("TensorArrayGather", gather_shape).with_gradient(gradients::gather);
+pub(super) const TENSOR_ARRAY_GATHER: OpDef = OpDef::new("TensorArrayGather", gather_shape)
+    .with_work(Work::copies_outputs)
+    .with_gradient(gradients::gather);
 pub(super) const TENSOR_ARRAY_GATHER_V2: OpDef =
     OpDef { name: "TensorArrayGatherV2", ..TENSOR_ARRAY_GATHER };
 pub(super) const TENSOR_ARRAY_GATHER_V3: OpDef =
     OpDef { name: "TensorArrayGatherV3", ..TENSOR_ARRAY_GATHER };
 
-pub(super) const TENSOR_ARRAY_SCATTER: OpDef =
-    OpDef::new("TensorArrayScatter", flow_shape).with_gradient(gradients::scatter);
+pub(super) const TENSOR_ARRAY_SCATTER: OpDef = OpDef::new("TensorArrayScatter", flow_shape)
+    .with_work(Work::moves)
+    .with_gradient(gradients::scatter);
 pub(super) const TENSOR_ARRAY_SCATTER_V2: OpDef =
     OpDef { name: "TensorArrayScatterV2", ..TENSOR_ARRAY_SCATTER };
 pub(super) const TENSOR_ARRAY_SCATTER_V3: OpDef =
     OpDef { name: "TensorArrayScatterV3", ..TENSOR_ARRAY_SCATTER };
 
-pub(super) const TENSOR_ARRAY_CONCAT: OpDef =
-    OpDef::new("TensorArrayConcat", concat_shape).with_gradient(gradients::concat);
+pub(super) const TENSOR_ARRAY_CONCAT: OpDef = OpDef::new("TensorArrayConcat", concat_shape)
+    .with_work(Work::copies_outputs)
+    .with_gradient(gradients::concat);
 pub(super) const TENSOR_ARRAY_CONCAT_V2: OpDef =
     OpDef { name: "TensorArrayConcatV2", ..TENSOR_ARRAY_CONCAT };
 pub(super) const TENSOR_ARRAY_CONCAT_V3: OpDef =
     OpDef { name: "TensorArrayConcatV3", ..TENSOR_ARRAY_CONCAT };
 
-pub(super) const TENSOR_ARRAY_SPLIT: OpDef =
-    OpDef::new("TensorArraySplit", flow_shape).with_gradient(gradients::split);
+pub(super) const TENSOR_ARRAY_SPLIT: OpDef = OpDef::new("TensorArraySplit", flow_shape)
+    .with_work(Work::moves)
+    .with_gradient(gradients::split);
 pub(super) const TENSOR_ARRAY_SPLIT_V2: OpDef =
     OpDef { name: "TensorArraySplitV2", ..TENSOR_ARRAY_SPLIT };
 pub(super) const TENSOR_ARRAY_SPLIT_V3: OpDef =
@@ -78,8 +84,10 @@ pub(super) const TENSOR_ARRAY_CLOSE_V2: OpDef =
 pub(super) const TENSOR_ARRAY_CLOSE_V3: OpDef =
     OpDef { name: "TensorArrayCloseV3", ..TENSOR_ARRAY_CLOSE };
 
-pub(super) const TENSOR_ARRAY_PACK: OpDef = OpDef::new("TensorArrayPack", pack_shape);
-pub(super) const TENSOR_ARRAY_UNPACK: OpDef = OpDef::new("TensorArrayUnpack", flow_shape);
+pub(super) const TENSOR_ARRAY_PACK: OpDef =
+    OpDef::new("TensorArrayPack", pack_shape).with_work(Work::copies_outputs);
+pub(super) const TENSOR_ARRAY_UNPACK: OpDef =
+    OpDef::new("TensorArrayUnpack", flow_shape).with_work(Work::moves);
 
 /// Shapes of handle and flow. The handle's shape has no meaning; TensorFlow declares a vector.
 fn array_shape(c: &mut ShapeContext<'_>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! `TensorList` ops that create a list, or read or change single elements.
 
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::{self, ShapeContext};
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
@@ -127,7 +127,8 @@ fn size(ctx: &KernelContext<'_>, i: usize, name: &str) -> Result<usize> {
         .map_err(|_| err!(InvalidArgument, "{name} must be a non negative number, but got {size}"))
 }
 
-const TENSOR_LIST_PUSH_BACK: OpDef = OpDef::new("TensorListPushBack", shape::scalar);
+const TENSOR_LIST_PUSH_BACK: OpDef =
+    OpDef::new("TensorListPushBack", shape::scalar).with_work(Work::none);
 
 fn push_back(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.attrs().dtype("element_dtype")?;
@@ -148,7 +149,8 @@ fn push_back(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const TENSOR_LIST_PUSH_BACK_BATCH: OpDef = OpDef::new("TensorListPushBackBatch", batch_shape);
+const TENSOR_LIST_PUSH_BACK_BATCH: OpDef =
+    OpDef::new("TensorListPushBackBatch", batch_shape).with_work(Work::moves);
 
 fn batch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let handles = c.with_rank(0, "input_handles", 1)?;
@@ -190,7 +192,8 @@ fn push_back_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const TENSOR_LIST_POP_BACK: OpDef = OpDef::new("TensorListPopBack", pop_back_shape);
+const TENSOR_LIST_POP_BACK: OpDef =
+    OpDef::new("TensorListPopBack", pop_back_shape).with_work(Work::none);
 
 fn pop_back_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, PartialShape::scalar());
@@ -226,7 +229,8 @@ fn zeros(ctx: &KernelContext<'_>, dtype: DType, shape: &PartialShape) -> Result<
     ctx.zeros(dtype, shape)
 }
 
-const TENSOR_LIST_GET_ITEM: OpDef = OpDef::new("TensorListGetItem", get_item_shape);
+const TENSOR_LIST_GET_ITEM: OpDef =
+    OpDef::new("TensorListGetItem", get_item_shape).with_work(Work::none);
 
 fn get_item_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, c.shape_from_input(2)?);
@@ -267,7 +271,8 @@ fn element(list: &TensorList, index: i64) -> Result<&Option<Tensor>> {
     })
 }
 
-const TENSOR_LIST_SET_ITEM: OpDef = OpDef::new("TensorListSetItem", shape::scalar);
+const TENSOR_LIST_SET_ITEM: OpDef =
+    OpDef::new("TensorListSetItem", shape::scalar).with_work(Work::none);
 
 fn set_item(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.attrs().dtype("element_dtype")?;

@@ -2,8 +2,8 @@
 //! concat.
 
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::{self, ShapeContext};
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
@@ -102,7 +102,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const TENSOR_LIST_STACK: OpDef = OpDef::new("TensorListStack", stack_shape);
+const TENSOR_LIST_STACK: OpDef =
+    OpDef::new("TensorListStack", stack_shape).with_work(Work::copies_outputs);
 
 fn stack_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let rows = usize::try_from(c.attrs().int("num_elements")?).ok();
@@ -153,7 +154,8 @@ fn stacked<'a>(
     joined(ctx, dtype, Shape::new(&dims)?, count, |i| (element(i), i * len..(i + 1) * len))
 }
 
-const TENSOR_LIST_GATHER: OpDef = OpDef::new("TensorListGather", gather_shape);
+const TENSOR_LIST_GATHER: OpDef =
+    OpDef::new("TensorListGather", gather_shape).with_work(Work::copies_outputs);
 
 fn gather_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let element = c.shape_from_input(2)?;
@@ -188,7 +190,8 @@ fn gather(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const TENSOR_LIST_CONCAT: OpDef = OpDef::new("TensorListConcat", concat_shape);
+const TENSOR_LIST_CONCAT: OpDef =
+    OpDef::new("TensorListConcat", concat_shape).with_work(Work::copies_outputs);
 
 fn concat_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let element = c.attrs().shape("element_shape")?;
@@ -215,7 +218,8 @@ fn concat(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const TENSOR_LIST_CONCAT_V2: OpDef = OpDef::new("TensorListConcatV2", concat_v2_shape);
+const TENSOR_LIST_CONCAT_V2: OpDef =
+    OpDef::new("TensorListConcatV2", concat_v2_shape).with_work(Work::copies_outputs);
 
 fn concat_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let element = c.shape_from_input(1)?;
@@ -323,7 +327,8 @@ fn common_sizes(
     Ok((common.filter(|_| !differ), rest))
 }
 
-const TENSOR_LIST_FROM_TENSOR: OpDef = OpDef::new("TensorListFromTensor", shape::scalar);
+const TENSOR_LIST_FROM_TENSOR: OpDef =
+    OpDef::new("TensorListFromTensor", shape::scalar).with_work(Work::moves);
 
 fn from_tensor(ctx: &mut KernelContext<'_>) -> Result<()> {
     let tensor = ctx.input(0)?;
@@ -354,7 +359,8 @@ fn row(ctx: &KernelContext<'_>, tensor: &Tensor, i: usize, shape: &Shape) -> Res
     tensor.rows(i, 1, Some(ctx.budget()))?.reshaped(shape.clone())
 }
 
-const TENSOR_LIST_SPLIT: OpDef = OpDef::new("TensorListSplit", shape::scalar);
+const TENSOR_LIST_SPLIT: OpDef =
+    OpDef::new("TensorListSplit", shape::scalar).with_work(Work::moves);
 
 fn split(ctx: &mut KernelContext<'_>) -> Result<()> {
     let (tensor, lengths) = (ctx.input(0)?, ctx.input(2)?);
@@ -394,8 +400,10 @@ fn split(ctx: &mut KernelContext<'_>) -> Result<()> {
     ctx.set_output(0, list.into_tensor()?)
 }
 
-const TENSOR_LIST_SCATTER: OpDef = OpDef::new("TensorListScatter", shape::scalar);
-const TENSOR_LIST_SCATTER_V2: OpDef = OpDef::new("TensorListScatterV2", shape::scalar);
+const TENSOR_LIST_SCATTER: OpDef =
+    OpDef::new("TensorListScatter", shape::scalar).with_work(Work::moves);
+const TENSOR_LIST_SCATTER_V2: OpDef =
+    OpDef::new("TensorListScatterV2", shape::scalar).with_work(Work::moves);
 
 fn scatter(ctx: &mut KernelContext<'_>) -> Result<()> {
     let tensor = ctx.input(0)?;
@@ -452,7 +460,7 @@ fn put_rows(
 }
 
 const TENSOR_LIST_SCATTER_INTO_EXISTING_LIST: OpDef =
-    OpDef::new("TensorListScatterIntoExistingList", shape::scalar);
+    OpDef::new("TensorListScatterIntoExistingList", shape::scalar).with_work(Work::moves);
 
 fn scatter_into(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.attrs().dtype("element_dtype")?;

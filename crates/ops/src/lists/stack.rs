@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::{self, ShapeContext};
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Budget, Charge, DType, Resource, Result, Tensor, bail, check_nesting, ensure, err,
@@ -17,10 +17,10 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         OpDef::new("Stack", two_strings),
         OpDef::new("StackV2", shape::unknown),
-        OpDef::new("StackPush", push_shape),
-        OpDef::new("StackPushV2", push_shape),
-        OpDef::new("StackPop", shape::unknown),
-        OpDef::new("StackPopV2", shape::unknown),
+        OpDef::new("StackPush", push_shape).with_work(Work::none),
+        OpDef::new("StackPushV2", push_shape).with_work(Work::none),
+        OpDef::new("StackPop", shape::unknown).with_work(Work::none),
+        OpDef::new("StackPopV2", shape::unknown).with_work(Work::none),
         OpDef::new("StackClose", shape::unknown),
         OpDef::new("StackCloseV2", shape::unknown),
     ],

@@ -1,12 +1,12 @@
 //! `DecodeCompressed`.
 
 use flate2::{Decompress, FlushDecompress, Status};
-use thalweg_graph::{OpDef, shape};
+use thalweg_graph::{OpDef, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, bail, charge_string, err};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("DecodeCompressed", shape::unchanged)],
+    ops: &[OpDef::new("DecodeCompressed", shape::unchanged).with_work(Work::serial::<2000>)],
     kernels: &[KernelSpec { op: "DecodeCompressed", create: decode_compressed, ..KernelSpec::CPU }],
 };
 

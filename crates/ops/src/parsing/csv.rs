@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Budget, Bytes, DType, Element, Result, Tensor, bail, charge_string, ensure, err,
@@ -15,7 +15,7 @@ use crate::strings::number::{FromText, trimmed};
 use crate::strings::text::{FirstError, part};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("DecodeCSV", one_per_record)],
+    ops: &[OpDef::new("DecodeCSV", one_per_record).with_work(Work::serial::<100>)],
     kernels: &[KernelSpec { op: "DecodeCSV", create: decode_csv, ..KernelSpec::CPU }],
 };
 

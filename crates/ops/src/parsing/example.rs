@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_graph::shape::ShapeContext;
-use thalweg_graph::{Node, OpDef};
+use thalweg_graph::{Node, OpDef, Work};
 use thalweg_kernel::{
     AnyKernel, Family, KernelContext, KernelInit, KernelSpec, StepContext, Value,
 };
@@ -14,9 +14,10 @@ use super::outputs::{AttrNames, Batch, Forms, parse};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("ParseExample", |c| batch_shapes(c, &V1, 1)),
-        OpDef::new("ParseExampleV2", |c| batch_shapes(c, &V2, 2)),
-        OpDef::new("ParseSingleExample", |c| batch_shapes(c, &V1, 0)),
+        OpDef::new("ParseExample", |c| batch_shapes(c, &V1, 1)).with_work(Work::serial::<1000>),
+        OpDef::new("ParseExampleV2", |c| batch_shapes(c, &V2, 2)).with_work(Work::serial::<1000>),
+        OpDef::new("ParseSingleExample", |c| batch_shapes(c, &V1, 0))
+            .with_work(Work::serial::<1000>),
     ],
     kernels: &[
         KernelSpec { op: "ParseExample", create: parse_example, ..KernelSpec::CPU },

@@ -4,14 +4,14 @@
 //! kind, unquoted keys, a comma before a closing bracket. Values are encoded as they are read, so
 //! features keep the order of the text.
 
-use thalweg_graph::{OpDef, shape};
+use thalweg_graph::{OpDef, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Error, Result, bail, charge_string, ensure, err};
 
 use crate::strings::number::{FromText, trimmed};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("DecodeJSONExample", shape::unchanged)],
+    ops: &[OpDef::new("DecodeJSONExample", shape::unchanged).with_work(Work::serial::<5000>)],
     kernels: &[KernelSpec { op: "DecodeJSONExample", create: decode_json, ..KernelSpec::CPU }],
 };
 

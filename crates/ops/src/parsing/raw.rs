@@ -1,7 +1,7 @@
 //! `DecodeRaw`: strings reinterpreted as numbers.
 
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Bytes, DType, PartialShape, Result, Tensor, ensure, err};
 
@@ -10,8 +10,12 @@ use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("DecodeRaw", one_more_dimension).without_gradient(),
-        OpDef::new("DecodePaddedRaw", padded_shape).without_gradient(),
+        OpDef::new("DecodeRaw", one_more_dimension)
+            .with_work(Work::copies_outputs)
+            .without_gradient(),
+        OpDef::new("DecodePaddedRaw", padded_shape)
+            .with_work(Work::copies_outputs)
+            .without_gradient(),
     ],
     kernels: &[
         KernelSpec { op: "DecodeRaw", create: decode_raw, ..KernelSpec::CPU },

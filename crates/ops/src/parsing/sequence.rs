@@ -2,7 +2,7 @@
 //! lists with one entry per step.
 
 use thalweg_graph::shape::ShapeContext;
-use thalweg_graph::{NodeAttrs, OpDef};
+use thalweg_graph::{NodeAttrs, OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Bytes, PartialShape, Result, Shape, bail, ensure};
 
@@ -12,9 +12,12 @@ use super::steps::{WantedSteps, parse_steps};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("ParseSequenceExample", |c| sequence_shapes(c, &V1, false)),
-        OpDef::new("ParseSequenceExampleV2", |c| sequence_shapes(c, &V2, false)),
-        OpDef::new("ParseSingleSequenceExample", |c| sequence_shapes(c, &V1, true)),
+        OpDef::new("ParseSequenceExample", |c| sequence_shapes(c, &V1, false))
+            .with_work(Work::serial::<2000>),
+        OpDef::new("ParseSequenceExampleV2", |c| sequence_shapes(c, &V2, false))
+            .with_work(Work::serial::<2000>),
+        OpDef::new("ParseSingleSequenceExample", |c| sequence_shapes(c, &V1, true))
+            .with_work(Work::serial::<2000>),
     ],
     kernels: &[
         KernelSpec { op: "ParseSequenceExample", create: parse_v1, ..KernelSpec::CPU },

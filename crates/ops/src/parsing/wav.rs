@@ -1,7 +1,7 @@
 //! WAV files of 16-bit linear PCM.
 
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::{self, ShapeContext};
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
@@ -9,7 +9,10 @@ use super::{scalar_string, set_scalar_string};
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("DecodeWav", decoded_shape), OpDef::new("EncodeWav", encoded_shape)],
+    ops: &[
+        OpDef::new("DecodeWav", decoded_shape).with_work(Work::copies_outputs),
+        OpDef::new("EncodeWav", encoded_shape).with_work(Work::serial::<2>),
+    ],
     kernels: &[
         KernelSpec { op: "DecodeWav", create: decode_wav, ..KernelSpec::CPU },
         KernelSpec { op: "EncodeWav", create: encode_wav, ..KernelSpec::CPU },

@@ -1,7 +1,7 @@
 //! `QuantizeAndDequantize` in its four versions: floats rounded to the levels of an integer type,
 //! with a straight-through gradient within the range.
 
-use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext, shape};
+use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{Element, PartialShape, Result, bail, ensure};
 
@@ -11,9 +11,13 @@ use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("QuantizeAndDequantize", shape::unchanged).with_gradient(straight_through),
+        OpDef::new("QuantizeAndDequantize", shape::unchanged)
+            .with_work(Work::per_output::<10>)
+            .with_gradient(straight_through),
         QUANTIZE_AND_DEQUANTIZE_V2,
-        OpDef::new("QuantizeAndDequantizeV3", ranged_shape).with_gradient(straight_through),
+        OpDef::new("QuantizeAndDequantizeV3", ranged_shape)
+            .with_work(Work::per_output::<10>)
+            .with_gradient(straight_through),
         QUANTIZE_AND_DEQUANTIZE_V4,
         OpDef::new("QuantizeAndDequantizeV4Grad", gradient_shape),
     ],
@@ -32,8 +36,9 @@ fn straight_through(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, grad)
 }
 
-const QUANTIZE_AND_DEQUANTIZE_V2: OpDef =
-    OpDef::new("QuantizeAndDequantizeV2", ranged_shape).with_gradient(straight_through);
+const QUANTIZE_AND_DEQUANTIZE_V2: OpDef = OpDef::new("QuantizeAndDequantizeV2", ranged_shape)
+    .with_work(Work::per_output::<10>)
+    .with_gradient(straight_through);
 
 const QUANTIZE_AND_DEQUANTIZE_V4: OpDef = OpDef {
     name: "QuantizeAndDequantizeV4",

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use smallvec::SmallVec;
-use thalweg_graph::{NodeAttrs, OpDef, ShapeContext};
+use thalweg_graph::{NodeAttrs, OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};
 use thalweg_tensor::{
     DType, PartialShape, QInt8, QInt16, QInt32, QUInt8, QUInt16, Result, Shape, bail, ensure,
@@ -12,7 +12,10 @@ use thalweg_tensor::{
 use super::range::{Quantized, Slices, ToFloat, ToQuantized, clamp};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("QuantizeV2", quantize_shape), OpDef::new("Dequantize", quantize_shape)],
+    ops: &[
+        OpDef::new("QuantizeV2", quantize_shape).with_work(Work::per_output::<10>),
+        OpDef::new("Dequantize", quantize_shape).with_work(Work::per_output::<10>),
+    ],
     kernels: &[
         cpu_kernel!("QuantizeV2", "T" in [QInt8, QUInt8, QInt16, QUInt16, QInt32] => quantize),
         cpu_kernel!("Dequantize", "T" in [QInt8, QUInt8, QInt16, QUInt16, QInt32] => dequantize),

@@ -4,7 +4,7 @@
 //! The range is nudged so that zero is a level. The gradient is straight-through within the range;
 //! elements out of range contribute to the gradients of `min` and `max`.
 
-use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext, shape};
+use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -39,6 +39,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const ARGS: OpDef = OpDef::new("FakeQuantWithMinMaxArgs", shape::unchanged)
+    .with_work(Work::per_output::<8>)
     .with_gradient(|g| through(g, "FakeQuantWithMinMaxArgsGradient"));
 
 /// The gradients of all inputs, by the op `op`.
@@ -54,6 +55,7 @@ const ARGS_GRADIENT: OpDef =
     OpDef { name: "FakeQuantWithMinMaxArgsGradient", gradient: Gradient::None, ..ARGS };
 
 const VARS: OpDef = OpDef::new("FakeQuantWithMinMaxVars", vars_shape)
+    .with_work(Work::per_output::<8>)
     .with_gradient(|g| through(g, "FakeQuantWithMinMaxVarsGradient"));
 
 const VARS_GRADIENT: OpDef = OpDef {

@@ -1,7 +1,7 @@
 //! Requantization of 32-bit accumulators to 8 bits: `RequantizationRange`, `Requantize` and
 //! `QuantizeDownAndShrinkRange`.
 
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, QInt8, QInt32, QUInt8, Result, Shape, Tensor, ensure};
 
@@ -10,7 +10,7 @@ use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("RequantizationRange", range_shape),
+        OpDef::new("RequantizationRange", range_shape).with_work(Work::per_input::<2>),
         REQUANTIZE,
         QUANTIZE_DOWN_AND_SHRINK_RANGE,
     ],
@@ -39,7 +39,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const REQUANTIZE: OpDef = OpDef::new("Requantize", requantize_shape);
+const REQUANTIZE: OpDef =
+    OpDef::new("Requantize", requantize_shape).with_work(Work::per_output::<10>);
 
 const QUANTIZE_DOWN_AND_SHRINK_RANGE: OpDef =
     OpDef { name: "QuantizeDownAndShrinkRange", ..REQUANTIZE };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Outputs};
 use thalweg_tensor::{DType, Result, Tensor, bail, ensure};
 
@@ -50,7 +50,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const QUEUE_ENQUEUE: OpDef = OpDef::new("QueueEnqueue", shape::unknown);
+const QUEUE_ENQUEUE: OpDef = OpDef::new("QueueEnqueue", shape::unknown).with_work(Work::fixed::<2>);
 
 const QUEUE_ENQUEUE_V2: OpDef = OpDef { name: "QueueEnqueueV2", ..QUEUE_ENQUEUE };
 
@@ -58,7 +58,7 @@ const QUEUE_ENQUEUE_MANY: OpDef = OpDef { name: "QueueEnqueueMany", ..QUEUE_ENQU
 
 const QUEUE_ENQUEUE_MANY_V2: OpDef = OpDef { name: "QueueEnqueueManyV2", ..QUEUE_ENQUEUE_V2 };
 
-const QUEUE_DEQUEUE: OpDef = OpDef::new("QueueDequeue", shape::unknown);
+const QUEUE_DEQUEUE: OpDef = OpDef::new("QueueDequeue", shape::unknown).with_work(Work::fixed::<2>);
 
 const QUEUE_DEQUEUE_V2: OpDef = OpDef { name: "QueueDequeueV2", ..QUEUE_DEQUEUE };
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, StepContext};
 use thalweg_tensor::{Charge, DType, PartialShape, Resource, Result, Tensor, bail, ensure, err};
 
@@ -21,8 +21,8 @@ use crate::state::handle::{state_input, state_kernel, state_of_call};
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         BARRIER,
-        OpDef::new("BarrierInsertMany", insert_shape),
-        OpDef::new("BarrierTakeMany", shape::unknown),
+        OpDef::new("BarrierInsertMany", insert_shape).with_work(Work::fixed::<5>),
+        OpDef::new("BarrierTakeMany", shape::unknown).with_work(Work::fixed::<5>),
         OpDef::new("BarrierClose", shape::unknown),
         BARRIER_READY_SIZE,
         BARRIER_INCOMPLETE_SIZE,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{
     AnyKernel, AsyncCall, Family, KernelInit, KernelSpec, Outputs, ResourceManager, StepContext,
     Value,
@@ -56,7 +56,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MAP_STAGE: OpDef = OpDef::new("MapStage", shape::unknown);
+const MAP_STAGE: OpDef = OpDef::new("MapStage", shape::unknown).with_work(Work::none);
 
 const MAP_PEEK: OpDef = OpDef { name: "MapPeek", shape: shape::unknown, ..MAP_STAGE };
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{
     AnyKernel, Family, KernelInit, KernelSpec, Outputs, ResourceManager, StepContext, Value,
 };
@@ -26,7 +26,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const STAGE: OpDef = OpDef::new("Stage", shape::unknown);
+const STAGE: OpDef = OpDef::new("Stage", shape::unknown).with_work(Work::none);
 
 const UNSTAGE: OpDef = OpDef { name: "Unstage", shape: shape::unknown, ..STAGE };
 

@@ -3,8 +3,8 @@
 
 use std::cmp::Ordering;
 
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{
     Complex32, Complex64, Element, PartialShape, Result, Shape, Tensor, bf16, ensure, f16,
@@ -18,8 +18,8 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         SPARSE_ADD.with_gradient(gradients::add),
         SPARSE_ADD_GRAD.with_gradient(gradients::add_grad),
-        OpDef::new("SparseSparseMaximum", extreme_shape),
-        OpDef::new("SparseSparseMinimum", extreme_shape),
+        OpDef::new("SparseSparseMaximum", extreme_shape).with_work(Work::serial::<20>),
+        OpDef::new("SparseSparseMinimum", extreme_shape).with_work(Work::serial::<20>),
     ],
     kernels: &[
         cpu_kernel!("SparseAdd", "T" in [f32, f64, i8, i16, i32, i64, Complex32, Complex64] => add),
@@ -35,7 +35,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SPARSE_ADD: OpDef = OpDef::new("SparseAdd", add_shape);
+const SPARSE_ADD: OpDef = OpDef::new("SparseAdd", add_shape).with_work(Work::serial::<20>);
 
 fn add_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let rank = c.with_rank(2, "a_shape", 1)?.dim(0);
@@ -194,7 +194,8 @@ fn add<T: Thresholded>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const SPARSE_ADD_GRAD: OpDef = OpDef::new("SparseAddGrad", add_grad_shape);
+const SPARSE_ADD_GRAD: OpDef =
+    OpDef::new("SparseAddGrad", add_grad_shape).with_work(Work::serial::<20>);
 
 fn add_grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for (output, name) in [(0, "a_indices"), (1, "b_indices")] {

@@ -1,7 +1,7 @@
 //! `Bincount` and its sparse and ragged forms.
 
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
@@ -13,13 +13,13 @@ use crate::rows_lowering::{scattered, wide};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("Bincount", bincount_shape),
-        OpDef::new("DenseBincount", dense_bincount_shape),
-        OpDef::new("SparseBincount", sparse_bincount_shape),
-        OpDef::new("RaggedBincount", ragged_bincount_shape),
-        OpDef::new("DenseCountSparseOutput", dense_count_shape),
-        OpDef::new("SparseCountSparseOutput", sparse_count_shape),
-        OpDef::new("RaggedCountSparseOutput", ragged_count_shape),
+        OpDef::new("Bincount", bincount_shape).with_work(Work::serial::<5>),
+        OpDef::new("DenseBincount", dense_bincount_shape).with_work(Work::serial::<5>),
+        OpDef::new("SparseBincount", sparse_bincount_shape).with_work(Work::serial::<5>),
+        OpDef::new("RaggedBincount", ragged_bincount_shape).with_work(Work::serial::<5>),
+        OpDef::new("DenseCountSparseOutput", dense_count_shape).with_work(Work::serial::<50>),
+        OpDef::new("SparseCountSparseOutput", sparse_count_shape).with_work(Work::serial::<50>),
+        OpDef::new("RaggedCountSparseOutput", ragged_count_shape).with_work(Work::serial::<50>),
     ],
     kernels: &[
         cpu_kernel!("Bincount", "T" in [f32, f64, i32, i64] => bincount),

@@ -1,8 +1,8 @@
 //! `SparseCross`: feature crosses, joined as strings or hashed to numbers.
 
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Bytes, DType, PartialShape, Result, Shape, StringBuilder, Tensor, bail, ensure, err,
@@ -15,10 +15,10 @@ use crate::strings::hash::{fingerprint64, sip_hash};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("SparseCross", cross_shape),
-        OpDef::new("SparseCrossV2", cross_shape),
-        OpDef::new("SparseCrossHashed", cross_shape),
-        OpDef::new("RaggedCross", ragged_cross_shape),
+        OpDef::new("SparseCross", cross_shape).with_work(Work::serial::<200>),
+        OpDef::new("SparseCrossV2", cross_shape).with_work(Work::serial::<200>),
+        OpDef::new("SparseCrossHashed", cross_shape).with_work(Work::serial::<200>),
+        OpDef::new("RaggedCross", ragged_cross_shape).with_work(Work::serial::<200>),
     ],
     kernels: &[
         KernelSpec { op: "SparseCross", create: cross, ..KernelSpec::CPU },

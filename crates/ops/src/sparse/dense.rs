@@ -1,8 +1,8 @@
 //! Ops between sparse and dense tensors: `SparseToDense`, `SparseTensorDenseAdd` and the like.
 
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
@@ -82,7 +82,7 @@ const MOVABLE: &[DType] = &[
     DType::QUInt16,
 ];
 
-const SPARSE_TO_DENSE: OpDef = OpDef::new("SparseToDense", to_dense_shape);
+const SPARSE_TO_DENSE: OpDef = OpDef::new("SparseToDense", to_dense_shape).with_work(Work::moves);
 
 fn to_dense_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, c.shape_from_input(1)?);
@@ -163,7 +163,8 @@ fn check_to_dense(ctx: &KernelContext<'_>) -> Result<(usize, usize)> {
     Ok((count, rank))
 }
 
-const SPARSE_TENSOR_DENSE_ADD: OpDef = OpDef::new("SparseTensorDenseAdd", dense_add_shape);
+const SPARSE_TENSOR_DENSE_ADD: OpDef =
+    OpDef::new("SparseTensorDenseAdd", dense_add_shape).with_work(Work::moves);
 
 fn dense_add_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, c.input(3).clone());

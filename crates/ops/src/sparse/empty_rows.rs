@@ -1,7 +1,7 @@
 //! `SparseFillEmptyRows` and `RaggedFillEmptyRows`.
 
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, DType, PartialShape, Result, Shape, Tensor, bf16, ensure, f16,
@@ -41,7 +41,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SPARSE_FILL_EMPTY_ROWS: OpDef = OpDef::new("SparseFillEmptyRows", fill_sparse_shape);
+const SPARSE_FILL_EMPTY_ROWS: OpDef =
+    OpDef::new("SparseFillEmptyRows", fill_sparse_shape).with_work(Work::serial::<10>);
 
 fn fill_sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (count, rank) = sparse_input_shapes(c, 0)?;
@@ -185,7 +186,8 @@ fn fill_sparse(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const RAGGED_FILL_EMPTY_ROWS: OpDef = OpDef::new("RaggedFillEmptyRows", fill_ragged_shape);
+const RAGGED_FILL_EMPTY_ROWS: OpDef =
+    OpDef::new("RaggedFillEmptyRows", fill_ragged_shape).with_work(Work::serial::<10>);
 
 fn fill_ragged_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let ids = c.with_rank(0, "value_rowids", 1)?;

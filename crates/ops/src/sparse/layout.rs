@@ -1,8 +1,8 @@
 //! `SparseReorder` and `SparseReshape`.
 
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, RANK_MAX, Result, Tensor, ensure, err};
 
@@ -13,7 +13,7 @@ use crate::split::for_each_rows;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         SPARSE_REORDER.with_gradient(gradients::reorder),
-        OpDef::new("SparseReshape", reshape_shape),
+        OpDef::new("SparseReshape", reshape_shape).with_work(Work::serial::<10>),
     ],
     kernels: &[
         KernelSpec { op: "SparseReorder", create: reorder, ..KernelSpec::CPU },
@@ -21,7 +21,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SPARSE_REORDER: OpDef = OpDef::new("SparseReorder", reorder_shape);
+const SPARSE_REORDER: OpDef =
+    OpDef::new("SparseReorder", reorder_shape).with_work(Work::serial::<50>);
 
 fn reorder_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (count, rank) = sparse_input_shapes(c, 0)?;

@@ -11,6 +11,7 @@ use super::{dense_lowering, gradients};
 use crate::indices::Indices;
 use crate::number::Number;
 use crate::split::Disjoint;
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[SPARSE_TENSOR_DENSE_MAT_MUL.with_gradient(gradients::matmul)],
@@ -23,7 +24,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SPARSE_TENSOR_DENSE_MAT_MUL: OpDef = OpDef::new("SparseTensorDenseMatMul", product_shape);
+const SPARSE_TENSOR_DENSE_MAT_MUL: OpDef =
+    OpDef::new("SparseTensorDenseMatMul", product_shape).with_work(work::sparse_product);
 
 fn product_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (adjoint_a, adjoint_b) = (c.attrs().bool("adjoint_a")?, c.attrs().bool("adjoint_b")?);

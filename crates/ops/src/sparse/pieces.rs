@@ -1,8 +1,8 @@
 //! `SparseConcat`, `SparseSplit` and `SparseSlice`.
 
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
@@ -13,9 +13,9 @@ use crate::cells::{Cell, blank};
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         SPARSE_CONCAT.without_gradient(),
-        OpDef::new("SparseSplit", split_shape),
+        OpDef::new("SparseSplit", split_shape).with_work(Work::serial::<10>),
         SPARSE_SLICE.with_gradient(gradients::slice),
-        OpDef::new("SparseSliceGrad", slice_grad_shape),
+        OpDef::new("SparseSliceGrad", slice_grad_shape).with_work(Work::serial::<10>),
     ],
     kernels: &[
         KernelSpec { op: "SparseConcat", create: concat, ..KernelSpec::CPU },
@@ -25,7 +25,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SPARSE_CONCAT: OpDef = OpDef::new("SparseConcat", concat_shape);
+const SPARSE_CONCAT: OpDef = OpDef::new("SparseConcat", concat_shape).with_work(Work::serial::<10>);
 
 fn concat_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let n = c.num_inputs() / 3;
@@ -204,7 +204,7 @@ fn split(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const SPARSE_SLICE: OpDef = OpDef::new("SparseSlice", slice_shape);
+const SPARSE_SLICE: OpDef = OpDef::new("SparseSlice", slice_shape).with_work(Work::serial::<10>);
 
 fn slice_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (_, mut rank) = sparse_input_shapes(c, 0)?;

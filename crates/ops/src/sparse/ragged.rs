@@ -1,8 +1,8 @@
 //! Ragged tensors: rows of different lengths, given by row splits.
 
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
@@ -108,7 +108,8 @@ impl SplitsWriter {
     }
 }
 
-const RAGGED_GATHER: OpDef = OpDef::new("RaggedGather", gather_shape);
+const RAGGED_GATHER: OpDef =
+    OpDef::new("RaggedGather", gather_shape).with_work(Work::copies_outputs);
 
 fn gather_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (ragged_rank, outputs) = (c.attrs().size("PARAMS_RAGGED_RANK")?, c.num_outputs());
@@ -277,7 +278,7 @@ fn copy_ranges(ctx: &KernelContext<'_>, values: &Tensor, ranges: &[i64]) -> Resu
     Ok(output)
 }
 
-const RAGGED_RANGE: OpDef = OpDef::new("RaggedRange", range_shape);
+const RAGGED_RANGE: OpDef = OpDef::new("RaggedRange", range_shape).with_work(Work::serial::<2>);
 
 fn range_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (mut rows, mut are_all_scalars) = (None, true);
@@ -395,7 +396,8 @@ fn range<T: Stepped>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const RAGGED_TENSOR_TO_SPARSE: OpDef = OpDef::new("RaggedTensorToSparse", to_sparse_shape);
+const RAGGED_TENSOR_TO_SPARSE: OpDef =
+    OpDef::new("RaggedTensorToSparse", to_sparse_shape).with_work(Work::serial::<2>);
 
 fn to_sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let ragged_rank = c.attrs().size("RAGGED_RANK")?;

@@ -1,8 +1,8 @@
 //! `RaggedTensorToTensor`: rows padded with a default value, or truncated.
 
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -17,7 +17,8 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[KernelSpec { op: "RaggedTensorToTensor", create: to_dense, ..KernelSpec::CPU }],
 };
 
-const RAGGED_TENSOR_TO_TENSOR: OpDef = OpDef::new("RaggedTensorToTensor", to_dense_shape);
+const RAGGED_TENSOR_TO_TENSOR: OpDef =
+    OpDef::new("RaggedTensorToTensor", to_dense_shape).with_work(Work::moves);
 
 fn to_dense_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let types = partition_types(c.attrs().strings("row_partition_types")?)?;

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{
     Complex32, Complex64, PartialShape, Result, Shape, Tensor, bf16, ensure, err, f16,
@@ -17,9 +17,9 @@ use crate::number::{Number, Ordered};
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         SPARSE_REDUCE_SUM.with_gradient(gradients::reduce_sum),
-        OpDef::new("SparseReduceSumSparse", sparse_shape),
-        OpDef::new("SparseReduceMax", dense_shape),
-        OpDef::new("SparseReduceMaxSparse", sparse_shape),
+        OpDef::new("SparseReduceSumSparse", sparse_shape).with_work(Work::serial::<50>),
+        OpDef::new("SparseReduceMax", dense_shape).with_work(Work::serial::<50>),
+        OpDef::new("SparseReduceMaxSparse", sparse_shape).with_work(Work::serial::<50>),
         SPARSE_SOFTMAX.with_gradient(gradients::softmax),
     ],
     kernels: &[
@@ -39,7 +39,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SPARSE_REDUCE_SUM: OpDef = OpDef::new("SparseReduceSum", dense_shape);
+const SPARSE_REDUCE_SUM: OpDef =
+    OpDef::new("SparseReduceSum", dense_shape).with_work(Work::serial::<50>);
 
 fn dense_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let keeps = c.attrs().bool("keep_dims")?;
@@ -240,7 +241,8 @@ fn max_sparse<T: Ordered>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     to_sparse::<T>(init, later_larger::<T>)
 }
 
-const SPARSE_SOFTMAX: OpDef = OpDef::new("SparseSoftmax", softmax_shape);
+const SPARSE_SOFTMAX: OpDef =
+    OpDef::new("SparseSoftmax", softmax_shape).with_work(Work::serial::<50>);
 
 fn softmax_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (count, _) = sparse_input_shapes(c, 0)?;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use prost::Message;
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_proto::TensorProto;
 use thalweg_tensor::{
@@ -18,10 +18,10 @@ use crate::cells::{Cell, blank};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("SerializeSparse", serialize_shape),
-        OpDef::new("SerializeManySparse", serialize_many_shape),
-        OpDef::new("DeserializeSparse", deserialize_shape),
-        OpDef::new("DeserializeManySparse", deserialize_many_shape),
+        OpDef::new("SerializeSparse", serialize_shape).with_work(Work::serial::<50>),
+        OpDef::new("SerializeManySparse", serialize_many_shape).with_work(Work::serial::<50>),
+        OpDef::new("DeserializeSparse", deserialize_shape).with_work(Work::serial::<50>),
+        OpDef::new("DeserializeManySparse", deserialize_many_shape).with_work(Work::serial::<50>),
     ],
     kernels: &[
         KernelSpec { op: "SerializeSparse", create: serialize, ..KernelSpec::CPU },

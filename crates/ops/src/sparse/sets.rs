@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;
-use thalweg_graph::{OpDef, shape};
+use thalweg_graph::{OpDef, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Bytes, DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -29,7 +29,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SET_SIZE: OpDef = OpDef::new("SetSize", shape::unknown);
+const SET_SIZE: OpDef = OpDef::new("SetSize", shape::unknown).with_work(Work::serial::<50>);
 
 /// Set members of any dtype, which can be compared.
 enum Members<'a> {
@@ -309,7 +309,7 @@ fn check_groups(first: &Shape, second: &Shape) -> Result<()> {
 }
 
 const DENSE_TO_DENSE_SET_OPERATION: OpDef =
-    OpDef::new("DenseToDenseSetOperation", dense_dense_shape);
+    OpDef::new("DenseToDenseSetOperation", dense_dense_shape).with_work(Work::serial::<50>);
 
 fn dense_dense_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (first, second) =
@@ -342,7 +342,7 @@ fn dense_dense(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 const DENSE_TO_SPARSE_SET_OPERATION: OpDef =
-    OpDef::new("DenseToSparseSetOperation", dense_sparse_shape);
+    OpDef::new("DenseToSparseSetOperation", dense_sparse_shape).with_work(Work::serial::<50>);
 
 fn dense_sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let first = c.with_rank_at_least(0, "set1", 2)?;
@@ -393,7 +393,7 @@ fn dense_sparse_sets(
 }
 
 const SPARSE_TO_SPARSE_SET_OPERATION: OpDef =
-    OpDef::new("SparseToSparseSetOperation", sparse_sparse_shape);
+    OpDef::new("SparseToSparseSetOperation", sparse_sparse_shape).with_work(Work::serial::<50>);
 
 fn sparse_sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (_, first) = sparse_input_shapes(c, 0)?;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use thalweg_graph::{OpDef, shape};
+use thalweg_graph::{OpDef, Work, shape};
 use thalweg_kernel::{
     AnyKernel, AsyncCall, AsyncKernel, Family, KernelContext, KernelInit, KernelSpec,
 };
@@ -24,7 +24,7 @@ pub(crate) static FAMILY: Family = Family {
         OpDef { name: "SparseConditionalAccumulator", ..CONDITIONAL_ACCUMULATOR },
         ACCUMULATOR_APPLY_GRADIENT,
         RESOURCE_ACCUMULATOR_APPLY_GRADIENT,
-        OpDef::new("SparseAccumulatorApplyGradient", shape::unknown),
+        OpDef::new("SparseAccumulatorApplyGradient", shape::unknown).with_work(Work::serial::<20>),
         ACCUMULATOR_TAKE_GRADIENT,
         RESOURCE_ACCUMULATOR_TAKE_GRADIENT,
         SPARSE_ACCUMULATOR_TAKE_GRADIENT,
@@ -77,7 +77,8 @@ const CONDITIONAL_ACCUMULATOR: OpDef = OpDef::new("ConditionalAccumulator", two_
 const RESOURCE_CONDITIONAL_ACCUMULATOR: OpDef =
     OpDef { name: "ResourceConditionalAccumulator", ..CONDITIONAL_ACCUMULATOR };
 
-const ACCUMULATOR_APPLY_GRADIENT: OpDef = OpDef::new("AccumulatorApplyGradient", shape::unknown);
+const ACCUMULATOR_APPLY_GRADIENT: OpDef =
+    OpDef::new("AccumulatorApplyGradient", shape::unknown).with_work(Work::updates::<1, 1>);
 
 const RESOURCE_ACCUMULATOR_APPLY_GRADIENT: OpDef =
     OpDef { name: "ResourceAccumulatorApplyGradient", ..ACCUMULATOR_APPLY_GRADIENT };

@@ -2,7 +2,7 @@
 //!
 //! The distributions are those of `random`; this module reads and advances the variable.
 
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_hlo::{Comparison, Value};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Tensor, bail, bf16, ensure, f16};
@@ -19,15 +19,20 @@ use crate::variable::{change, variable_input};
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         STATEFUL_UNIFORM,
-        OpDef { name: "StatefulStandardNormalV2", ..STATEFUL_UNIFORM },
-        OpDef { name: "StatefulTruncatedNormal", ..STATEFUL_UNIFORM },
+        OpDef {
+            name: "StatefulStandardNormalV2",
+            work: Work::per_output::<60>,
+            ..STATEFUL_UNIFORM
+        },
+        OpDef { name: "StatefulTruncatedNormal", work: Work::per_output::<60>, ..STATEFUL_UNIFORM },
         STATEFUL_UNIFORM_FULL_INT,
         STATEFUL_UNIFORM_INT,
         STATEFUL_RANDOM_BINOMIAL,
         STATEFUL_STANDARD_NORMAL,
         OpDef::new("RngSkip", shape::unknown),
         OpDef::new("RngReadAndSkip", words_shape),
-        OpDef::new("NonDeterministicInts", shape::from_first_input),
+        OpDef::new("NonDeterministicInts", shape::from_first_input)
+            .with_work(Work::per_output::<20>),
     ],
     kernels: &[
         cpu_kernel!("StatefulUniform", "dtype" in [f16, bf16, f32, f64] => uniform; host_inputs: STATE),
@@ -77,7 +82,8 @@ const ALGORITHM_THREEFRY: i64 = 2;
 /// Number of words in a generator's state: counter and key.
 const WORDS: usize = 3;
 
-const STATEFUL_UNIFORM: OpDef = OpDef::new("StatefulUniform", from_shape_input);
+const STATEFUL_UNIFORM: OpDef =
+    OpDef::new("StatefulUniform", from_shape_input).with_work(Work::per_output::<20>);
 
 const STATEFUL_UNIFORM_FULL_INT: OpDef =
     OpDef { name: "StatefulUniformFullInt", ..STATEFUL_UNIFORM };
@@ -85,10 +91,10 @@ const STATEFUL_UNIFORM_FULL_INT: OpDef =
 const STATEFUL_UNIFORM_INT: OpDef = OpDef { name: "StatefulUniformInt", ..STATEFUL_UNIFORM };
 
 const STATEFUL_RANDOM_BINOMIAL: OpDef =
-    OpDef { name: "StatefulRandomBinomial", ..STATEFUL_UNIFORM };
+    OpDef { name: "StatefulRandomBinomial", work: Work::per_output::<500>, ..STATEFUL_UNIFORM };
 
 const STATEFUL_STANDARD_NORMAL: OpDef =
-    OpDef { name: "StatefulStandardNormal", ..STATEFUL_UNIFORM };
+    OpDef { name: "StatefulStandardNormal", work: Work::per_output::<60>, ..STATEFUL_UNIFORM };
 
 fn from_shape_input(c: &mut ShapeContext<'_>) -> Result<()> {
     let position = c.input_range("shape")?.start;

@@ -1,6 +1,6 @@
 //! `StridedSliceAssign` on variables.
 
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{Result, Shape, Tensor, ensure};
 
@@ -46,7 +46,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const STRIDED_SLICE_ASSIGN: OpDef = OpDef::new("StridedSliceAssign", same_variable);
+const STRIDED_SLICE_ASSIGN: OpDef =
+    OpDef::new("StridedSliceAssign", same_variable).with_work(Work::moves);
 
 const RESOURCE_STRIDED_SLICE_ASSIGN: OpDef =
     OpDef { name: "ResourceStridedSliceAssign", ..STRIDED_SLICE_ASSIGN };

@@ -9,6 +9,7 @@ use super::table_ops::change;
 use crate::cells::blank;
 use crate::files::read_file;
 use crate::strings::number::{FromText, trimmed};
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -30,7 +31,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const INITIALIZE_TABLE_FROM_TEXT_FILE: OpDef =
-    OpDef::new("InitializeTableFromTextFile", shape::unknown);
+    OpDef::new("InitializeTableFromTextFile", shape::unknown).with_work(work::file);
 
 const INITIALIZE_TABLE_FROM_TEXT_FILE_V2: OpDef =
     OpDef { name: "InitializeTableFromTextFileV2", ..INITIALIZE_TABLE_FROM_TEXT_FILE };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_graph::{OpDef, shape};
+use thalweg_graph::{OpDef, Work, shape};
 use thalweg_kernel::{AnyKernel, Constraint, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -30,7 +30,7 @@ pub(crate) static FAMILY: Family = Family {
         LOOKUP_TABLE_FIND_V2.without_gradient(),
         LOOKUP_TABLE_INSERT.without_gradient(),
         LOOKUP_TABLE_INSERT_V2.without_gradient(),
-        OpDef::new("LookupTableRemoveV2", shape::unknown),
+        OpDef::new("LookupTableRemoveV2", shape::unknown).with_work(Work::serial::<50>),
         LOOKUP_TABLE_SIZE.without_gradient(),
         LOOKUP_TABLE_SIZE_V2.without_gradient(),
         LOOKUP_TABLE_EXPORT,
@@ -200,11 +200,13 @@ const MUTABLE_DENSE_HASH_TABLE_V2: OpDef =
 const ANONYMOUS_MUTABLE_DENSE_HASH_TABLE: OpDef =
     OpDef { name: "AnonymousMutableDenseHashTable", ..MUTABLE_DENSE_HASH_TABLE_V2 };
 
-const LOOKUP_TABLE_FIND: OpDef = OpDef::new("LookupTableFind", shape::unknown);
+const LOOKUP_TABLE_FIND: OpDef =
+    OpDef::new("LookupTableFind", shape::unknown).with_work(Work::serial::<50>);
 
 const LOOKUP_TABLE_FIND_V2: OpDef = OpDef { name: "LookupTableFindV2", ..LOOKUP_TABLE_FIND };
 
-const LOOKUP_TABLE_INSERT: OpDef = OpDef::new("LookupTableInsert", shape::unknown);
+const LOOKUP_TABLE_INSERT: OpDef =
+    OpDef::new("LookupTableInsert", shape::unknown).with_work(Work::serial::<50>);
 
 const LOOKUP_TABLE_INSERT_V2: OpDef = OpDef { name: "LookupTableInsertV2", ..LOOKUP_TABLE_INSERT };
 
@@ -212,11 +214,13 @@ const LOOKUP_TABLE_SIZE: OpDef = OpDef::new("LookupTableSize", shape::scalar);
 
 const LOOKUP_TABLE_SIZE_V2: OpDef = OpDef { name: "LookupTableSizeV2", ..LOOKUP_TABLE_SIZE };
 
-const LOOKUP_TABLE_EXPORT: OpDef = OpDef::new("LookupTableExport", shape::unknown);
+const LOOKUP_TABLE_EXPORT: OpDef =
+    OpDef::new("LookupTableExport", shape::unknown).with_work(Work::serial::<50>);
 
 const LOOKUP_TABLE_EXPORT_V2: OpDef = OpDef { name: "LookupTableExportV2", ..LOOKUP_TABLE_EXPORT };
 
-const INITIALIZE_TABLE: OpDef = OpDef::new("InitializeTable", shape::unknown);
+const INITIALIZE_TABLE: OpDef =
+    OpDef::new("InitializeTable", shape::unknown).with_work(Work::serial::<50>);
 
 const INITIALIZE_TABLE_V2: OpDef = OpDef { name: "InitializeTableV2", ..INITIALIZE_TABLE };
 

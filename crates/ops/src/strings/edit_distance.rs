@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16,
@@ -11,7 +11,9 @@ use thalweg_tensor::{
 use crate::cells::{Bits, Cell};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("EditDistance", edit_distance_shape).without_gradient()],
+    ops: &[OpDef::new("EditDistance", edit_distance_shape)
+        .with_work(Work::serial::<100>)
+        .without_gradient()],
     kernels: &[KernelSpec { op: "EditDistance", create: edit_distance, ..KernelSpec::CPU }],
 };
 

@@ -1,7 +1,7 @@
 //! `AsString` and `StringFormat`.
 
 use bytes::Bytes;
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, DType, Element, PartialShape, Result, StringBuilder, Tensor, bail, bf16,
@@ -14,8 +14,8 @@ use super::text::{make_strings, write_strings};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("AsString", shape::unchanged).without_gradient(),
-        OpDef::new("StringFormat", string_format_shape),
+        OpDef::new("AsString", shape::unchanged).with_work(Work::serial::<100>).without_gradient(),
+        OpDef::new("StringFormat", string_format_shape).with_work(Work::serial::<100>),
     ],
     kernels: &[
         KernelSpec { op: "AsString", create: as_string, ..KernelSpec::CPU },

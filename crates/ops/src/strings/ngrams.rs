@@ -1,7 +1,7 @@
 //! `StringNGrams`.
 
 use bytes::Bytes;
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     DType, PartialShape, Result, Shape, StringBuilder, Tensor, bail, ensure, err,
@@ -12,7 +12,7 @@ use crate::indices::Indices;
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("StringNGrams", n_grams_shape)],
+    ops: &[OpDef::new("StringNGrams", n_grams_shape).with_work(Work::serial::<200>)],
     kernels: &[KernelSpec {
         op: "StringNGrams",
         constraints: &[("Tsplits", &[DType::Int32, DType::Int64])],

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Budget, DType, PartialShape, Result, Shape, ensure};
 
@@ -13,8 +13,8 @@ use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("StringSplit", split_shape).without_gradient(),
-        OpDef::new("StringSplitV2", split_shape),
+        OpDef::new("StringSplit", split_shape).with_work(Work::serial::<200>).without_gradient(),
+        OpDef::new("StringSplitV2", split_shape).with_work(Work::serial::<200>),
     ],
     kernels: &[
         KernelSpec { op: "StringSplit", create: string_split, ..KernelSpec::CPU },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use regex::bytes::{CaptureLocations, Regex};
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, StringBuilder, Tensor};
 
@@ -15,10 +15,12 @@ use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("RegexFullMatch", with_scalar_patterns),
-        OpDef::new("StaticRegexFullMatch", shape::unchanged),
-        OpDef::new("RegexReplace", with_scalar_patterns).without_gradient(),
-        OpDef::new("StaticRegexReplace", shape::unchanged),
+        OpDef::new("RegexFullMatch", with_scalar_patterns).with_work(Work::serial::<200>),
+        OpDef::new("StaticRegexFullMatch", shape::unchanged).with_work(Work::serial::<200>),
+        OpDef::new("RegexReplace", with_scalar_patterns)
+            .with_work(Work::serial::<200>)
+            .without_gradient(),
+        OpDef::new("StaticRegexReplace", shape::unchanged).with_work(Work::serial::<200>),
     ],
     kernels: &[
         KernelSpec { op: "RegexFullMatch", create: regex_full_match, ..KernelSpec::CPU },

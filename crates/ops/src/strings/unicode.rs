@@ -1,7 +1,7 @@
 //! Strings and their code points: decoding, encoding, transcoding, scripts.
 
 use bytes::Bytes;
-use thalweg_graph::{NodeAttrs, OpDef, ShapeContext, shape};
+use thalweg_graph::{NodeAttrs, OpDef, ShapeContext, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     DType, PartialShape, Result, Shape, StringBuilder, Tensor, bail, ensure, err,
@@ -17,8 +17,8 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         UNICODE_DECODE,
         UNICODE_DECODE_WITH_OFFSETS,
-        OpDef::new("UnicodeEncode", encode_shape),
-        OpDef::new("UnicodeTranscode", shape::unchanged),
+        OpDef::new("UnicodeEncode", encode_shape).with_work(Work::serial::<200>),
+        OpDef::new("UnicodeTranscode", shape::unchanged).with_work(Work::serial::<200>),
         OpDef::new("UnicodeScript", shape::unchanged),
     ],
     kernels: &[
@@ -33,7 +33,8 @@ pub(crate) static FAMILY: Family = Family {
 /// Nanoseconds per short string.
 const NANOSECONDS: f64 = 150.0;
 
-const UNICODE_DECODE: OpDef = OpDef::new("UnicodeDecode", decode_shape);
+const UNICODE_DECODE: OpDef =
+    OpDef::new("UnicodeDecode", decode_shape).with_work(Work::serial::<200>);
 
 const UNICODE_DECODE_WITH_OFFSETS: OpDef =
     OpDef { name: "UnicodeDecodeWithOffsets", ..UNICODE_DECODE };

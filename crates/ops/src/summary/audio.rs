@@ -1,6 +1,6 @@
 //! `AudioSummary`.
 
-use thalweg_graph::{OpDef, shape};
+use thalweg_graph::{OpDef, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_proto as pb;
 use thalweg_proto::summary::value::Value as Content;
@@ -11,8 +11,8 @@ use crate::parsing::{scalar_string, wav};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("AudioSummary", shape::scalar).without_gradient(),
-        OpDef::new("AudioSummaryV2", shape::scalar).without_gradient(),
+        OpDef::new("AudioSummary", shape::scalar).with_work(Work::serial::<2>).without_gradient(),
+        OpDef::new("AudioSummaryV2", shape::scalar).with_work(Work::serial::<2>).without_gradient(),
     ],
     kernels: &[
         KernelSpec { op: "AudioSummary", create: audio_summary, ..KernelSpec::CPU },

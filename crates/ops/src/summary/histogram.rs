@@ -1,7 +1,7 @@
 //! Histograms of tensors, in TensorFlow's buckets.
 
 use thalweg_formats::events::Histogram;
-use thalweg_graph::{OpDef, shape};
+use thalweg_graph::{OpDef, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_proto as pb;
 use thalweg_proto::summary::value::Value as Content;
@@ -11,7 +11,9 @@ use super::{for_each_number, set_summary, text, value};
 use crate::parsing::scalar_string;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("HistogramSummary", shape::scalar).without_gradient()],
+    ops: &[OpDef::new("HistogramSummary", shape::scalar)
+        .with_work(Work::serial::<20>)
+        .without_gradient()],
     kernels: &[KernelSpec { op: "HistogramSummary", create: histogram_summary, ..KernelSpec::CPU }],
 };
 

@@ -1,6 +1,6 @@
 //! `ImageSummary`.
 
-use thalweg_graph::{OpDef, shape};
+use thalweg_graph::{OpDef, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_proto as pb;
 use thalweg_proto::summary::value::Value as Content;
@@ -10,7 +10,9 @@ use super::{numbered_tag, set_summary, text, value};
 use crate::parsing::scalar_string;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("ImageSummary", shape::scalar).without_gradient()],
+    ops: &[OpDef::new("ImageSummary", shape::scalar)
+        .with_work(Work::serial::<20>)
+        .without_gradient()],
     kernels: &[KernelSpec { op: "ImageSummary", create: image_summary, ..KernelSpec::CPU }],
 };
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prost::Message;
 use thalweg_formats::events::EventWriter;
-use thalweg_graph::{OpDef, shape};
+use thalweg_graph::{OpDef, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_proto::event::What;
 use thalweg_proto::summary::value::Value as Content;
@@ -21,21 +21,22 @@ use crate::files::path_of;
 use crate::parsing::scalar_string;
 use crate::queues::gate::update;
 use crate::state::handle::{state_input, state_kernel};
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         OpDef::new("SummaryWriter", shape::scalar),
-        OpDef::new("CreateSummaryFileWriter", shape::unknown),
+        OpDef::new("CreateSummaryFileWriter", shape::unknown).with_work(work::file),
         FLUSH_SUMMARY_WRITER,
         CLOSE_SUMMARY_WRITER,
-        OpDef::new("WriteSummary", shape::unknown),
+        OpDef::new("WriteSummary", shape::unknown).with_work(Work::fixed::<20>),
         WRITE_RAW_PROTO_SUMMARY,
-        OpDef::new("WriteScalarSummary", shape::unknown),
-        OpDef::new("WriteHistogramSummary", shape::unknown),
-        OpDef::new("WriteImageSummary", shape::unknown),
-        OpDef::new("WriteAudioSummary", shape::unknown),
+        OpDef::new("WriteScalarSummary", shape::unknown).with_work(Work::fixed::<20>),
+        OpDef::new("WriteHistogramSummary", shape::unknown).with_work(Work::fixed::<20>),
+        OpDef::new("WriteImageSummary", shape::unknown).with_work(Work::fixed::<20>),
+        OpDef::new("WriteAudioSummary", shape::unknown).with_work(Work::fixed::<20>),
         WRITE_GRAPH_SUMMARY,
-        OpDef::new("ImportEvent", shape::unknown),
+        OpDef::new("ImportEvent", shape::unknown).with_work(Work::fixed::<20>),
     ],
     kernels: &[
         KernelSpec { op: "SummaryWriter", create: writer, is_cheap: true, ..KernelSpec::CPU },
@@ -53,11 +54,13 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const FLUSH_SUMMARY_WRITER: OpDef = OpDef::new("FlushSummaryWriter", shape::unknown);
+const FLUSH_SUMMARY_WRITER: OpDef =
+    OpDef::new("FlushSummaryWriter", shape::unknown).with_work(work::file);
 
 const CLOSE_SUMMARY_WRITER: OpDef = OpDef { name: "CloseSummaryWriter", ..FLUSH_SUMMARY_WRITER };
 
-const WRITE_RAW_PROTO_SUMMARY: OpDef = OpDef::new("WriteRawProtoSummary", shape::unknown);
+const WRITE_RAW_PROTO_SUMMARY: OpDef =
+    OpDef::new("WriteRawProtoSummary", shape::unknown).with_work(Work::fixed::<20>);
 
 const WRITE_GRAPH_SUMMARY: OpDef = OpDef { name: "WriteGraphSummary", ..WRITE_RAW_PROTO_SUMMARY };
 

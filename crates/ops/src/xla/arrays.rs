@@ -1,27 +1,29 @@
 //! XLA's ops of shapes, slices and sorting, and those that speak to its compiler.
 
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_hlo::{Comparison, GatherDims, Value};
 use thalweg_kernel::{Family, KernelSpec, Lowering};
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, bail, ensure, err};
 
 use super::numbers::Numbers;
 
+use crate::work;
+
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("XlaBroadcastHelper", shape::unknown),
-        OpDef::new("XlaDynamicSlice", slice_shape),
+        OpDef::new("XlaBroadcastHelper", shape::unknown).with_work(Work::none),
+        OpDef::new("XlaDynamicSlice", slice_shape).with_work(Work::copies_outputs),
         OpDef::new("XlaDynamicUpdateSlice", shape::from_first_input),
-        OpDef::new("XlaGather", shape::unknown),
-        OpDef::new("XlaKeyValueSort", each_unchanged),
-        OpDef::new("XlaOptimizationBarrier", each_unchanged),
-        OpDef::new("XlaPad", pad_shape),
+        OpDef::new("XlaGather", shape::unknown).with_work(Work::copies_outputs),
+        OpDef::new("XlaKeyValueSort", each_unchanged).with_work(work::sort),
+        OpDef::new("XlaOptimizationBarrier", each_unchanged).with_work(Work::none),
+        OpDef::new("XlaPad", pad_shape).with_work(Work::moves),
         OpDef::new("XlaReducePrecision", shape::unchanged),
-        OpDef::new("XlaRemoveDynamicDimensionSize", shape::from_first_input),
-        OpDef::new("XlaReplicaId", shape::scalar),
-        OpDef::new("XlaSetBound", shape::from_first_input),
-        OpDef::new("XlaSharding", shape::unchanged),
-        OpDef::new("XlaSort", shape::unchanged),
+        OpDef::new("XlaRemoveDynamicDimensionSize", shape::from_first_input).with_work(Work::none),
+        OpDef::new("XlaReplicaId", shape::scalar).with_work(Work::none),
+        OpDef::new("XlaSetBound", shape::from_first_input).with_work(Work::none),
+        OpDef::new("XlaSharding", shape::unchanged).with_work(Work::none),
+        OpDef::new("XlaSort", shape::unchanged).with_work(work::sort),
     ],
     kernels: &[
         KernelSpec::lowering("XlaBroadcastHelper", lower_broadcast)

@@ -3,13 +3,13 @@
 //! The module is called in the program of the region that the node is in: its shapes are those of the node's
 //! inputs in the step, and it is compiled with what is around it.
 
-use thalweg_graph::{NodeAttrs, OpDef, ShapeContext};
+use thalweg_graph::{NodeAttrs, OpDef, ShapeContext, Work};
 use thalweg_hlo::{Module, ModuleCall, Value};
 use thalweg_kernel::{Family, KernelSpec, Lowering};
 use thalweg_tensor::{Context, Result, bail, ensure, err};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("XlaCallModule", declared_shapes)],
+    ops: &[OpDef::new("XlaCallModule", declared_shapes).with_work(Work::none)],
     kernels: &[KernelSpec::lowering("XlaCallModule", lower)],
 };
 

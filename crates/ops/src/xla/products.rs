@@ -9,14 +9,15 @@ use super::arrays::sizes;
 use super::numbers::Numbers;
 use crate::linalg::einsum::einsum_shape;
 use crate::linalg::einsum_lowering::lower_einsum;
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("XlaConv", shape::unknown),
-        OpDef::new("XlaConvV2", shape::unknown),
-        OpDef::new("XlaDot", shape::unknown),
-        OpDef::new("XlaDotV2", shape::unknown),
-        OpDef::new("XlaEinsum", einsum_shape),
+        OpDef::new("XlaConv", shape::unknown).with_work(work::convolution),
+        OpDef::new("XlaConvV2", shape::unknown).with_work(work::convolution),
+        OpDef::new("XlaDot", shape::unknown).with_work(work::contraction),
+        OpDef::new("XlaDotV2", shape::unknown).with_work(work::contraction),
+        OpDef::new("XlaEinsum", einsum_shape).with_work(work::einsum),
     ],
     kernels: &[
         KernelSpec::lowering("XlaConv", lower_conv).with_host_inputs(WINDOW),
