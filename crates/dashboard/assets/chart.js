@@ -80,6 +80,7 @@ export class LineChart {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const [width, height] = [canvas.clientWidth, canvas.clientHeight];
     context.clearRect(0, 0, width, height);
+    this.plot = { w: width - LEFT - RIGHT, h: height - TOP - BOTTOM };
     this.range = this.ranges();
     if (!this.range) {
       context.fillStyle = palette.muted;
@@ -99,10 +100,6 @@ export class LineChart {
     }
     context.restore();
     this.drawCursor(context, palette, height);
-  }
-
-  get plot() {
-    return { w: this.canvas.clientWidth - LEFT - RIGHT, h: this.canvas.clientHeight - TOP - BOTTOM };
   }
 
   xAt(x) {
@@ -132,7 +129,7 @@ export class LineChart {
     }
     context.stroke();
     context.textAlign = 'center';
-    const xStep = niceStep((x1 - x0) / Math.max(2, this.plot.w / 90));
+    const xStep = niceStep((x1 - x0) / Math.max(2, this.plot.w / 72));
     for (let v = Math.ceil(x0 / xStep) * xStep; v <= x1 + xStep * 1e-6; v += xStep) {
       context.fillText(this.xText(Math.abs(v) < xStep * 1e-6 ? 0 : v), Math.min(width - 18, this.xAt(v)), height - BOTTOM / 2 + 2);
     }

@@ -183,6 +183,7 @@ export class ClusterView {
       const share = limit > 0 ? Math.min(1, used / limit) : 0;
       setText(text, `${name === 'resident' ? '' : `${name} `}${bytes(used)}${limit > 0 ? ` of ${bytes(limit)}` : ''}`);
       bar.style.width = `${share * 100}%`;
+      meter.hidden = !(limit > 0);
       meter.className = `meter${share > 0.92 ? ' full' : share > 0.75 ? ' high' : ''}`;
     });
   }

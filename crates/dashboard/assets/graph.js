@@ -5,7 +5,7 @@ import { GraphCanvas } from './graph_canvas.js';
 import { GraphModel } from './graph_model.js';
 import { Tree } from './tree.js';
 
-const OPEN_AT_START_MAX = 40;
+const OPEN_AT_START_MAX = 24;
 const LISTED_MAX = 60;
 const OPS_COLOURED = 11;
 
@@ -130,10 +130,10 @@ export class GraphView {
       const scopes = next.flatMap((item) => [...model.children(item)]).filter((i) => model.isScope(i) && !expanded.has(i));
       scopes.sort((a, b) => model.children(a).length - model.children(b).length);
       const scope = scopes[0];
-      if (scope === undefined || shown + model.children(scope).length - 1 > OPEN_AT_START_MAX) break;
+      if (scope === undefined || shown + model.children(scope).length > OPEN_AT_START_MAX) break;
       expanded.add(scope);
       next.push(scope);
-      shown += model.children(scope).length - 1;
+      shown += model.children(scope).length;
     }
     return expanded;
   }

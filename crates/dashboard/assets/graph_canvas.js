@@ -12,6 +12,8 @@ const LABELS_MAX = 260;
 const FAR_LABELS_MAX = 36;
 /** Lines are thinned out while the camera moves so that they take about this long a frame. */
 const LINES_MS = 7;
+/** Height of the legend at the bottom, kept free when everything is shown. */
+const LEGEND = 34;
 
 export class GraphCanvas {
   /** `events`: select(item), toggle(item), describe(item) -> lines. */
@@ -92,8 +94,8 @@ export class GraphCanvas {
   fit() {
     if (!this.layout) return;
     const { width, height } = this.layout;
-    const scale = Math.min((this.canvas.clientWidth - 24) / width, (this.canvas.clientHeight - 24) / height, 1.1);
-    Object.assign(this.camera, { x: width / 2, y: height / 2, scale: Math.max(SCALE_MIN, scale) });
+    const scale = Math.min((this.canvas.clientWidth - 24) / width, (this.canvas.clientHeight - 24 - LEGEND) / height, 1.1);
+    Object.assign(this.camera, { x: width / 2, y: height / 2 + LEGEND / 2 / scale, scale: Math.max(SCALE_MIN, scale) });
     this.moved();
   }
 
@@ -408,8 +410,8 @@ export class GraphCanvas {
     const ratio = pixelRatio();
     context.textBaseline = 'middle';
     context.textAlign = 'left';
-    const inHeader = 20 * k >= 11 * ratio;
-    const size = inHeader ? Math.min(12 * k, 14 * ratio) : 11 * ratio;
+    const inHeader = 20 * k >= 9 * ratio;
+    const size = inHeader ? Math.max(8 * ratio, Math.min(12 * k, 14 * ratio)) : 11 * ratio;
     context.font = `600 ${size}px system-ui, sans-serif`;
     let left = FAR_LABELS_MAX;
     for (let v = 0; v < total && left > 0; v += 1) {

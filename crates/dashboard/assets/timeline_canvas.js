@@ -27,7 +27,9 @@ export class TimelineCanvas {
     this.context = canvas.getContext('2d', { alpha: false, willReadFrequently: true });
     this.raster = new Raster();
     this.draw = perFrame(() => this.paint());
+    this.measure();
     new ResizeObserver(() => {
+      this.measure();
       this.clampScroll();
       this.draw();
     }).observe(canvas);
@@ -78,8 +80,27 @@ export class TimelineCanvas {
     this.height = y;
     this.isCritical = new Uint8Array(timeline.length);
     for (const piece of path) if (piece.span !== null && piece.span >= 0) this.isCritical[piece.span] = 1;
+    this.pieces = {
+      kind: path.map((piece) => piece.kind), start: Float64Array.from(path, (piece) => piece.start), end: Float64Array.from(path, (piece) => piece.end),
+    };
+    this.hops = this.criticalHops(path);
     this.consumers = null;
     this.bin();
+  }
+
+  /** Where the critical path changes rows, by time: the two rows and times. */
+  criticalHops(path) {
+    const hops = [];
+    let before = -1;
+    for (const { span } of path) {
+      if (span === null || span === undefined || span < 0) continue;
+      const { timeline } = this.step;
+      if (before >= 0 && this.rowOf[before] !== this.rowOf[span] && this.rowOf[before] >= 0 && this.rowOf[span] >= 0) {
+        hops.push([timeline[before].end, this.rowOf[before], timeline[span].start, this.rowOf[span]]);
+      }
+      before = span;
+    }
+    return hops;
   }
 
   makeRow(device, lane, y, spans) {
@@ -155,8 +176,9 @@ export class TimelineCanvas {
     this.draw();
   }
 
-  get plotWidth() {
-    return Math.max(10, this.canvas.clientWidth - GUTTER);
+  /** Asks the page for the size once a change, since every span's place depends on it. */
+  measure() {
+    this.plotWidth = Math.max(10, this.canvas.clientWidth - GUTTER);
   }
 
   /** Shows the whole step. */
@@ -307,6 +329,7 @@ export class TimelineCanvas {
   paint() {
     const { canvas, context, raster } = this;
     fitCanvas(canvas);
+    this.measure();
     raster.resize(canvas.width, canvas.height);
     const palette = colors();
     raster.clear(packed(palette.surface));
@@ -396,12 +419,18 @@ export class TimelineCanvas {
     const ratio = pixelRatio();
     const [y0, y1] = [Math.round((OVERVIEW + AXIS + 3) * ratio), Math.round((TOP - 4) * ratio)];
     const left = Math.round(GUTTER * ratio);
-    for (const piece of this.step.critical_path) {
-      const x0 = Math.max(left, Math.round(this.xOf(piece.start) * ratio));
-      const x1 = Math.min(this.canvas.width, Math.max(x0 + 1, Math.round(this.xOf(piece.end) * ratio)));
-      if (x1 <= left || x0 >= this.canvas.width) continue;
-      this.raster.box(x0, y0, x1, y1, packed(palette[PIECE_COLOR[piece.kind] ?? 'wait']));
-      if (x1 - x0 > 4) this.raster.box(x1 - 1, y0, x1, y1, packed(palette.surface));
+    const shade = Object.fromEntries(Object.entries(PIECE_COLOR).map(([kind, name]) => [kind, packed(palette[name])]));
+    const surface = packed(palette.surface);
+    const { kind, start, end } = this.pieces;
+    let right = left;
+    for (let i = 0; i < kind.length; i += 1) {
+      const x0 = Math.max(left, Math.round(this.xOf(start[i]) * ratio));
+      const x1 = Math.min(this.canvas.width, Math.max(x0 + 1, Math.round(this.xOf(end[i]) * ratio)));
+      // Of pieces in one column the first is as good as any.
+      if (x1 <= right || x0 >= this.canvas.width) continue;
+      right = x1;
+      this.raster.box(x0, y0, x1, y1, shade[kind[i]] ?? shade.waiting);
+      if (x1 - x0 > 4) this.raster.box(x1 - 1, y0, x1, y1, surface);
     }
   }
 
@@ -470,30 +499,32 @@ export class TimelineCanvas {
   }
 
   drawLinks(palette) {
-    const { context, step } = this;
-    const width = this.canvas.clientWidth;
+    const { context } = this;
+    const [t0, t1] = this.view;
     context.save();
     context.beginPath();
-    context.rect(GUTTER, TOP, width - GUTTER, this.canvas.clientHeight - TOP);
+    context.rect(GUTTER, TOP, this.canvas.clientWidth - GUTTER, this.canvas.clientHeight - TOP);
     context.clip();
-    context.beginPath();
-    let drawn = 0;
-    let before = null;
-    for (const piece of step.critical_path) {
-      if (piece.span === null || piece.span === undefined || piece.span < 0) continue;
-      const here = this.place(piece.span);
-      if (before && here && before.y !== here.y && drawn < LINKS_MAX && here.x1 > GUTTER && before.x1 < width) {
-        context.moveTo(before.x1, before.y);
-        context.lineTo(here.x0, here.y);
-        drawn += 1;
-      }
-      before = here;
+    const shown = [];
+    for (const hop of this.hops) {
+      if (hop[2] < t0 || hop[0] > t1) continue;
+      shown.push(hop);
+      if (shown.length > LINKS_MAX) break;
     }
-    context.strokeStyle = palette.critical;
-    context.globalAlpha = 0.7;
-    context.lineWidth = 1.2;
-    context.stroke();
-    context.globalAlpha = 1;
+    // More lines than that say nothing: they appear when one zooms in.
+    if (shown.length <= LINKS_MAX) {
+      const middle = (row) => TOP + this.rows[row].y - this.scroll + (LANE - 2) / 2;
+      context.beginPath();
+      for (const [end, from, start, to] of shown) {
+        context.moveTo(this.xOf(end), middle(from));
+        context.lineTo(this.xOf(start), middle(to));
+      }
+      context.strokeStyle = palette.critical;
+      context.globalAlpha = 0.7;
+      context.lineWidth = 1.2;
+      context.stroke();
+      context.globalAlpha = 1;
+    }
     if (this.selected >= 0) this.drawSelected(palette);
     context.restore();
   }

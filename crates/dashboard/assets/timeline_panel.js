@@ -1,7 +1,7 @@
 // A timeline with its details and tables. The timeline's tab shows traced steps in it, the simulation's
 // tab what it foresees.
 
-import { bytes, card, colors, count, empty, fill, h, hideTooltip, percent, seconds, short, showTooltip, table } from './ui.js';
+import { bytes, card, colors, count, empty, fill, h, hideTooltip, mix, percent, seconds, short, showTooltip, table } from './ui.js';
 import { PIECE_COLOR, TimelineCanvas } from './timeline_canvas.js';
 
 const ROWS_MAX = 200;
@@ -23,7 +23,7 @@ export class TimelinePanel {
     this.toolbar = h('div', { class: 'toolbar' }, this.search,
       h('label', {}, h('input', { type: 'checkbox', onchange: (event) => this.dim(event.target.checked) }), 'only the critical path'),
       this.legend = h('div', { class: 'legend grow' }),
-      h('span', { class: 'muted' }, 'wheel zooms, drag pans'),
+      h('span', { class: 'muted hint' }, 'wheel zooms, drag pans'),
       button('+', 'Zoom in', () => this.canvas.zoom(1.5)), button('−', 'Zoom out', () => this.canvas.zoom(1 / 1.5)),
       button('⤢', 'Show the whole step', () => this.canvas.fit()));
     this.cards = h('div', { class: 'cards' });
@@ -61,7 +61,8 @@ export class TimelinePanel {
   paintLegend() {
     const entry = (name, text) => h('span', {}, swatch(colors()[name]), text);
     fill(this.legend, entry('compute', 'compute'), entry('transfer', 'transfer'), entry('wait', 'wait'),
-      entry('dispatch', 'dispatch'), entry('critical', 'critical'), h('span', {}, 'pale: ready, not started'));
+      entry('dispatch', 'dispatch'), entry('critical', 'critical'),
+      h('span', {}, swatch(mix(colors().surface, colors().compute, 0.22)), 'ready, not started'));
   }
 
   key(event) {

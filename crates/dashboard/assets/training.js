@@ -120,7 +120,7 @@ export class TrainingView {
     }
     const titles = { scalar: 'Curves', histogram: 'Histograms', image: 'Images', text: 'Texts' };
     const shown = Object.entries(sections).filter(([, cards]) => cards.length);
-    fill(this.sections, shown.length ? shown.map(([kind, cards]) => [h('h2', { class: 'muted' }, titles[kind]),
+    fill(this.sections, shown.length ? shown.map(([kind, cards]) => [h('h2', { class: 'section' }, titles[kind]),
       h('div', { class: 'charts' }, cards.sort((a, b) => (a.tag < b.tag ? -1 : 1)).map((c) => c.box))]) : empty('Nothing to show.'));
     this.paintAll();
   }
