@@ -1,16 +1,22 @@
 //! Counters of a task's steps, and its list of waits between tasks.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use thalweg_kernel::{Clock, DeviceName, RendezvousKey, Value};
 use thalweg_runtime::{NodeWait, WaitGuard, WaitList};
 
 use crate::cluster_spec::TaskName;
-use crate::network::own_messages::{WaitInfo, WaitKind};
+
 use crate::step::sent_log::SentLog;
+use crate::network::own_messages::{ReceivedInfo, WaitInfo, WaitKind};
 use crate::worker::rpc_log::RpcLog;
+
+/// The most tasks whose tensors are counted: sessions may bring clusters of their own.
+const TASKS_COUNTED_MAX: usize = 100_000;
 
 /// Counters of ended steps.
 #[derive(Default)]
@@ -46,6 +52,8 @@ pub(crate) struct Diagnostics {
     pub(crate) rpc_log: RpcLog,
     /// Tensors sent to other tasks in traced steps.
     pub(crate) sent: SentLog,
+    /// Bytes of tensors received from each other task.
+    received: Mutex<BTreeMap<TaskName, u64>>,
 }
 
 /// A wait between tasks.
@@ -84,7 +92,27 @@ impl Diagnostics {
             waits: Arc::default(),
             rpc_log: RpcLog::default(),
             sent: SentLog::default(),
+            received: Mutex::default(),
         }
+    }
+
+    /// Counts a tensor that came from another task.
+    pub(crate) fn count_received(&self, from: &TaskName, value: &Value) {
+        let Value::Tensor(tensor) = value else { return };
+        let (bytes, mut received) = (tensor.size_bytes() as u64, self.received.lock());
+        if let Some(total) = received.get_mut(from) {
+            *total = total.saturating_add(bytes);
+        } else if received.len() < TASKS_COUNTED_MAX {
+            received.insert(from.clone(), bytes);
+        }
+    }
+
+    /// Bytes of tensors received from each other task, by its name.
+    pub(crate) fn received(&self) -> Vec<ReceivedInfo> {
+        let received = self.received.lock();
+        let info =
+            |(task, &bytes): (&TaskName, &u64)| ReceivedInfo { from: task.to_string(), bytes };
+        received.iter().map(info).collect()
     }
 
     /// Adds a wait to the list, until the returned value is dropped.
@@ -168,6 +196,7 @@ fn task_of(key: &RendezvousKey, field: usize) -> String {
 mod tests {
     use super::*;
     use thalweg_runtime::system_environment;
+    use thalweg_tensor::Tensor;
 
     #[test]
     fn waits_name_the_waiting_and_the_awaited_task() {
@@ -195,6 +224,12 @@ mod tests {
         assert_eq!(diagnostics.waits(Vec::new(), 1).len(), 1);
         drop((tensor, partition));
         assert!(diagnostics.waits(Vec::new(), 10).is_empty());
+        let ps = TaskName::new("ps", 0);
+        for _ in 0..2 {
+            diagnostics.count_received(&ps, &Value::Tensor(Tensor::scalar(1.0f32)));
+        }
+        let received = ReceivedInfo { from: ps.to_string(), bytes: 8 };
+        assert_eq!(diagnostics.received(), [received]);
         diagnostics.as_master.count(&Ok::<(), ()>(()));
         diagnostics.as_master.count(&Err::<(), ()>(()));
         assert_eq!(diagnostics.as_master.succeeded_and_failed(), (1, 1));

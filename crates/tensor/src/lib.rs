@@ -31,7 +31,7 @@ pub use error::{Code, Context, Error, Origin, Result};
 pub use float8::{Float8E4m3b11fnuz, Float8E4m3fn, Float8E4m3fnuz, Float8E5m2, Float8E5m2fnuz};
 pub use half::{bf16, f16};
 pub use num_complex::{Complex32, Complex64};
-pub use object::{Resource, ResourceHandle, Variant, VariantValue, check_nesting};
+pub use object::{QueueSize, Resource, ResourceHandle, Variant, VariantValue, check_nesting};
 pub use partial_shape::PartialShape;
 pub use recycle::trim as trim_recycled_memory;
 pub use shape::{RANK_MAX, Shape};

@@ -28,6 +28,20 @@ pub trait Resource: Any + Send + Sync {
     fn held_bytes(&self) -> usize {
         0
     }
+
+    /// Elements in it and how many it may have, if it is a queue.
+    fn queue_size(&self) -> Option<QueueSize> {
+        None
+    }
+}
+
+/// How full a queue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSize {
+    /// Number of its elements.
+    pub elements: u64,
+    /// The most that it may have; none if there is no limit.
+    pub capacity: Option<u64>,
 }
 
 /// An element of a resource tensor: the name of the state, and the state itself if the handle owns it.

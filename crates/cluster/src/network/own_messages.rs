@@ -10,6 +10,9 @@ pub struct StatusRequest {
     /// Maximum number of waits in the response.
     #[prost(uint32, tag = "1")]
     pub waits_max: u32,
+    /// Whether the response lists the tasks of the cluster.
+    #[prost(bool, tag = "2")]
+    pub with_cluster: bool,
 }
 
 /// The status of a task.
@@ -81,6 +84,54 @@ pub struct StatusResponse {
     /// Its accelerators.
     #[prost(message, repeated, tag = "22")]
     pub accelerators: Vec<AcceleratorInfo>,
+    /// The tasks of its cluster, itself included, if that was asked for; none if it is in no cluster.
+    #[prost(message, repeated, tag = "23")]
+    pub cluster: Vec<TaskInfo>,
+    /// Its queues by name, at most [`QUEUES_MAX`].
+    #[prost(message, repeated, tag = "24")]
+    pub queues: Vec<QueueInfo>,
+    /// Bytes of tensors received from other tasks.
+    #[prost(message, repeated, tag = "25")]
+    pub received: Vec<ReceivedInfo>,
+}
+
+/// The most queues that a status lists.
+pub const QUEUES_MAX: usize = 256;
+
+/// A task of a cluster.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TaskInfo {
+    /// Its name, `/job:ps/replica:0/task:0`.
+    #[prost(string, tag = "1")]
+    pub task: String,
+    /// Its address, `host:port`, in the cluster specification.
+    #[prost(string, tag = "2")]
+    pub address: String,
+}
+
+/// A queue of a task.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct QueueInfo {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Number of its elements.
+    #[prost(uint64, tag = "2")]
+    pub size: u64,
+    /// The most that it may have; -1 if there is no limit.
+    #[prost(int64, tag = "3")]
+    pub capacity: i64,
+}
+
+/// What a task has received from another one.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ReceivedInfo {
+    /// The task that sent it.
+    #[prost(string, tag = "1")]
+    pub from: String,
+    /// Bytes of its tensors in memory, since this task was started.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
 }
 
 /// An accelerator of a task.

@@ -95,15 +95,16 @@ impl TaskRendezvous {
         };
         let task = from.clone();
         let waits = self.diagnostics.wait(self.step, WaitTarget::RecvTensor(key.clone()));
-        let logged = self
-            .diagnostics
-            .rpc_log_start()
-            .map(|start| (self.diagnostics.clone(), key.clone(), start));
+        let diagnostics = self.diagnostics.clone();
+        let logged = diagnostics.rpc_log_start().map(|start| (key.clone(), start));
         let step = self.step;
         let done = Box::new(move |value: Result<Value>| {
             drop(waits);
-            if let (Some((diagnostics, key, start)), Ok(value)) = (logged, &value) {
-                diagnostics.log(step, key, value, start);
+            if let Ok(value) = &value {
+                diagnostics.count_received(&task, value);
+                if let Some((key, start)) = logged {
+                    diagnostics.log(step, key, value, start);
+                }
             }
             received(value.map_err(|e| from_task(&task.to_string(), e)));
         });

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use thalweg_kernel::{Outputs, StepContext, Value};
-use thalweg_tensor::{DType, Error, PartialShape, Resource, Result, Tensor, bail, ensure, err};
+use thalweg_tensor::{
+    DType, Error, PartialShape, QueueSize, Resource, Result, Tensor, bail, ensure, err,
+};
 
 use super::batch::{batch_shape, row, stack};
 use super::gate::{Gate, Gated, Lane, Machine, Progress};
@@ -230,6 +232,11 @@ pub(crate) struct Queue {
 impl Resource for Queue {
     fn kind(&self) -> &'static str {
         self.spec.kind.name()
+    }
+
+    fn queue_size(&self) -> Option<QueueSize> {
+        let capacity = Some(self.spec.capacity).filter(|&max| max < i32::MAX as usize);
+        Some(QueueSize { elements: self.len() as u64, capacity: capacity.map(|max| max as u64) })
     }
 }
 

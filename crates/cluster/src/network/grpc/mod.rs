@@ -12,7 +12,8 @@ mod worker_service;
 
 pub use local::LocalCluster;
 pub use probe::{
-    TaskReport, TaskState, check_health, status_of, stop_tasks, trace_next_step, traced_steps,
+    TaskReport, TaskState, check_health, status_of, stop_tasks, task_state, trace_next_step,
+    traced_steps,
 };
 pub use server::{Server, ServerOptions};
 pub(crate) use transport::{GrpcTransport, ServerRuntime};

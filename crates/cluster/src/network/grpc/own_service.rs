@@ -1,5 +1,6 @@
 //! The services beside TensorFlow's: `thalweg.Peer` and gRPC's health protocol.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -8,12 +9,13 @@ use thalweg_proto::grpc::health::v1::health_check_response::ServingStatus;
 use thalweg_proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
 use thalweg_rpc::{MessageBody, Rope, decode, message};
 use thalweg_runtime::{Pool, resident_bytes};
-use thalweg_tensor::{Result, bail, ensure, err};
+use thalweg_tensor::{Resource, Result, bail, ensure, err};
 
 use super::service::Service;
 use crate::master::tracer::TracedStep;
 use crate::network::own_messages::{
-    AcceleratorInfo, SilentTask, StatusRequest, StatusResponse, StopRequest, StopResponse,
+    AcceleratorInfo, QUEUES_MAX, QueueInfo, SilentTask, StatusRequest, StatusResponse, StopRequest,
+    StopResponse, TaskInfo,
 };
 use crate::network::trace_messages::{StepTrace, TraceRequest, TraceResponse, TracedStepInfo};
 
@@ -103,8 +105,19 @@ impl Service {
         let waits_max = (request.waits_max as usize).min(WAITS_MAX);
         let mut nodes = master.waits(waits_max);
         nodes.extend(worker.waits(waits_max));
-        let held = task.resources.all();
-        let variables = || held.iter().filter(|r| r.kind() == "Variable");
+        let held = task.resources.all_named();
+        let variables =
+            || held.iter().map(|(_, _, held)| held).filter(|held| held.kind() == "Variable");
+        let queue = |(_, name, held): &(Arc<str>, Arc<str>, Arc<dyn Resource>)| {
+            let size = held.queue_size()?;
+            let capacity = size.capacity.map_or(-1, |max| i64::try_from(max).unwrap_or(i64::MAX));
+            Some(QueueInfo { name: name.to_string(), size: size.elements, capacity })
+        };
+        let own_cluster = member.cluster.tasks().filter(|_| request.with_cluster);
+        let own_cluster = own_cluster.map(|(task, address)| TaskInfo {
+            task: task.to_string(),
+            address: address.to_owned(),
+        });
         let (master_steps, master_steps_failed) = diagnostics.as_master.succeeded_and_failed();
         let (worker_steps, worker_steps_failed) = diagnostics.as_worker.succeeded_and_failed();
         let silent = member.silent_tasks().into_iter().map(|(task, silent)| SilentTask {
@@ -135,6 +148,9 @@ impl Service {
             process: std::process::id(),
             threads: Pool::global().threads() as u32,
             accelerators: devices.iter().filter_map(|d| AcceleratorInfo::of(&**d)).collect(),
+            cluster: own_cluster.collect(),
+            queues: held.iter().filter_map(queue).take(QUEUES_MAX).collect(),
+            received: diagnostics.received(),
         }
     }
 }

@@ -63,9 +63,8 @@ pub fn status_of(
             let permits = permits.clone();
             requests.spawn(async move {
                 let _permit = permits.acquire().await;
-                let answer =
-                    tokio::time::timeout(timeout, get_status(&address, waits_max, timeout)).await;
-                let state = answer.unwrap_or(TaskState::Silent);
+                let request = StatusRequest { waits_max, with_cluster: false };
+                let state = task_state(&address, &request, timeout).await;
                 TaskReport { task, address, state }
             });
         }
@@ -76,10 +75,15 @@ pub fn status_of(
     block_on(all, None)
 }
 
-async fn get_status(address: &str, waits_max: u32, timeout: Duration) -> TaskState {
-    let request = StatusRequest { waits_max };
+/// The state of the task at `address`, which has `timeout` to answer.
+pub async fn task_state(address: &str, request: &StatusRequest, timeout: Duration) -> TaskState {
+    let answer = tokio::time::timeout(timeout, get_status(address, request, timeout)).await;
+    answer.unwrap_or(TaskState::Silent)
+}
+
+async fn get_status(address: &str, request: &StatusRequest, timeout: Duration) -> TaskState {
     let answer: Result<StatusResponse> =
-        channel(address, timeout).call(methods::STATUS, &request, None).await;
+        channel(address, timeout).call(methods::STATUS, request, None).await;
     match answer {
         Ok(status) => return TaskState::Alive(Box::new(status)),
         Err(e) if e.code() == Code::Unimplemented => {}
