@@ -12,7 +12,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Train", &["quickstart", "launch"]),
     ("Plan", &["simulate", "calibrate"]),
     ("Serve models", &["serve"]),
-    ("Clusters", &["server", "cluster", "health"]),
+    ("Clusters", &["server", "cluster", "health", "dashboard"]),
     ("Files", &["inspect", "checkpoint", "tfrecord", "events"]),
     ("Shell and manual", &["completions", "man", "help"]),
 ];

@@ -9,6 +9,7 @@ pub mod check;
 pub mod checkpoint;
 pub mod cluster;
 pub mod completions;
+pub mod dashboard;
 mod descriptors;
 pub mod devices;
 pub mod events;
@@ -65,6 +66,7 @@ enum Command {
     Checkpoint(checkpoint::Args),
     Cluster(cluster::Args),
     Completions(completions::Args),
+    Dashboard(dashboard::Args),
     Devices(devices::Args),
     Events(events::Args),
     Health(health::Args),
@@ -130,6 +132,7 @@ fn carry_out(command: &Command, families: &[&Family], out: &mut dyn Write) -> Re
         Command::Checkpoint(args) => checkpoint::run(args, out),
         Command::Cluster(args) => cluster::run(args, out),
         Command::Completions(args) => completions::run(args, out),
+        Command::Dashboard(args) => dashboard::run(args, &registry()?, out),
         Command::Devices(args) => devices::run(args, out),
         Command::Events(args) => events::run(args, out),
         Command::Health(args) => health::run(args, out),

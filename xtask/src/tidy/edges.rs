@@ -26,16 +26,37 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("sim", &["proto", "tensor", "graph", "kernel", "ops", "plan", "runtime", "api", "train"]),
     (
+        "dashboard",
+        &[
+            "proto", "tensor", "formats", "graph", "kernel", "ops", "plan", "runtime", "cluster",
+            "sim",
+        ],
+    ),
+    (
         "cli",
         &[
-            "proto", "tensor", "formats", "graph", "kernel", "ops", "plan", "accel", "runtime",
-            "cluster", "serve", "storage", "api", "train", "sim",
+            "proto",
+            "tensor",
+            "formats",
+            "graph",
+            "kernel",
+            "ops",
+            "plan",
+            "accel",
+            "runtime",
+            "cluster",
+            "serve",
+            "storage",
+            "api",
+            "train",
+            "sim",
+            "dashboard",
         ],
     ),
 ];
 
 /// Crates that talk to the world outside the process.
-const EDGES: &[&str] = &["rpc", "cluster", "serve", "storage", "cli"];
+const EDGES: &[&str] = &["rpc", "cluster", "serve", "storage", "dashboard", "cli"];
 
 /// Crates from outside that bring sockets or an async runtime; only [`EDGES`] may have them.
 const EDGE_ONLY: &[&str] = &["tokio", "tonic", "hyper", "h2", "axum", "mio", "socket2", "reqwest"];
