@@ -245,7 +245,7 @@ export class ClusterView {
     const all = [...events, ...this.own].sort((a, b) => b.time_ms - a.time_ms).slice(0, EVENTS_MAX);
     replaceIfChanged(this.events, JSON.stringify(all), () => (all.length
       ? all.map((e) => h('li', { class: e.level }, h('time', {}, clock(e.time_ms)), h('span', {}, e.text.replace(/\/job:[^\s,;:]+(:\d+)?[^\s,;]*/g, (name) => short(name)))))
-      : [h('li', {}, h('span', { class: 'muted' }, 'Nothing'), h('span', { class: 'muted' }, 'happened yet.'))]));
+      : h('li', { class: 'none' }, 'Nothing happened yet.')));
   }
 }
 

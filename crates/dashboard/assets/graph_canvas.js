@@ -39,6 +39,7 @@ export class GraphCanvas {
     for (let i = 0; i < n; i += 1) this.slots.set(layout.items[i], i);
     this.isOpen = Uint8Array.from(layout.items, (item) => (expanded.has(item) ? 1 : 0));
     this.onScreen = new Int32Array(n);
+    this.isOnScreen = new Uint8Array(n);
     this.byBox = null;
     this.recolor();
     const after = before && this.boxOf(anchor);
@@ -241,11 +242,14 @@ export class GraphCanvas {
     const [x0, x1, y0, y1] = [x - half.w, x + half.w, y - half.h, y + half.h];
     let total = 0;
     let closed = 0;
+    this.isOnScreen.fill(0);
     for (let i = 0, b = 0; i < items.length; i += 1, b += 4) {
       if (boxes[b] > x1 || boxes[b + 1] > y1 || boxes[b] + boxes[b + 2] < x0 || boxes[b + 1] + boxes[b + 3] < y0) continue;
       this.onScreen[total] = i;
       total += 1;
-      if (!this.isOpen[i]) closed += 1;
+      if (this.isOpen[i]) continue;
+      closed += 1;
+      this.isOnScreen[i] = 1;
     }
     return { total, closed };
   }
@@ -288,37 +292,36 @@ export class GraphCanvas {
     }
   }
 
+  /** Lines of the edges with an end on the screen; those that only cross it would hide what is there. */
   paintLines(isMoving) {
     const { boxes, from, to } = this.layout;
     const { ox, oy } = this.origin;
     const k = this.scale;
     const stride = isMoving ? this.stride : 1;
     const begin = performance.now();
+    let touched = 0;
     for (let e = 0; e < from.length; e += stride) {
+      if (!this.isOnScreen[from[e]] && !this.isOnScreen[to[e]]) continue;
       const [a, b] = [4 * from[e], 4 * to[e]];
-      this.raster.line(
+      touched += this.raster.line(
         ox + (boxes[a] + boxes[a + 2] / 2) * k, oy + (boxes[a + 1] + boxes[a + 3]) * k,
         ox + (boxes[b] + boxes[b + 2] / 2) * k, oy + boxes[b + 1] * k, stride);
     }
     const took = performance.now() - begin;
     const wanted = (took * stride) / LINES_MS;
     this.stride = Math.max(1, Math.min(64, Math.ceil(isMoving ? (wanted + this.stride) / 2 : wanted)));
-    const strength = from.length > 20000 ? 0.1 : from.length > 4000 ? 0.18 : 0.4;
+    // The fuller the screen is of lines, the fainter is each.
+    const density = (touched * stride) / (this.canvas.width * this.canvas.height);
+    const strength = Math.max(0.012, Math.min(0.4, 0.14 / Math.max(0.05, density)));
     this.raster.blendLines(packed(colors().edge), strength);
   }
 
-  /** The edges that may touch the screen, or null if they are more than `max`. */
+  /** The edges with an end on the screen, or null if they are more than `max`. */
   edgesOnScreen(max) {
-    const { boxes, from, to } = this.layout;
-    const { x, y } = this.camera;
-    const half = { w: this.canvas.width / 2 / this.scale, h: this.canvas.height / 2 / this.scale };
+    const { from, to } = this.layout;
     const found = [];
     for (let e = 0; e < from.length; e += 1) {
-      const [a, b] = [4 * from[e], 4 * to[e]];
-      const [ax, bx] = [boxes[a] + boxes[a + 2] / 2, boxes[b] + boxes[b + 2] / 2];
-      const [ay, by] = [boxes[a + 1] + boxes[a + 3], boxes[b + 1]];
-      if (Math.min(ax, bx) > x + half.w || Math.max(ax, bx) < x - half.w) continue;
-      if (Math.min(ay, by) > y + half.h || Math.max(ay, by) < y - half.h) continue;
+      if (!this.isOnScreen[from[e]] && !this.isOnScreen[to[e]]) continue;
       found.push(e);
       if (found.length > max) return null;
     }
@@ -413,29 +416,47 @@ export class GraphCanvas {
     const inHeader = 20 * k >= 9 * ratio;
     const size = inHeader ? Math.max(8 * ratio, Math.min(12 * k, 14 * ratio)) : 11 * ratio;
     context.font = `600 ${size}px system-ui, sans-serif`;
-    let left = FAR_LABELS_MAX;
-    for (let v = 0; v < total && left > 0; v += 1) {
+    const taken = [];
+    let around = -1;
+    for (let v = 0; v < total && taken.length < FAR_LABELS_MAX; v += 1) {
       const i = this.onScreen[v];
       if (!this.isOpen[i]) continue;
       const b = 4 * i;
-      const [w, h] = [boxes[b + 2] * k, boxes[b + 3] * k];
-      if (w < 80 * ratio || h < (inHeader ? 12 : 54) * ratio) continue;
-      left -= 1;
+      const [left, top, w, h] = [ox + boxes[b] * k, oy + boxes[b + 1] * k, boxes[b + 2] * k, boxes[b + 3] * k];
+      if (top < 0 && left <= 60 * ratio && left + w > this.canvas.width / 2 && top + h > this.canvas.height / 2) around = i;
+      if (left < 0 || top < 0 || w < 44 * ratio || h < (inHeader ? 12 : 54) * ratio) continue;
       const label = `− ${this.model.label(items[i])}`;
       const fits = Math.max(3, Math.floor((w - 14) / (size * 0.6)));
+      if (fits < label.length && fits < 8) continue;
       const text = label.length > fits ? `${label.slice(0, fits - 1)}…` : label;
-      // The label of a scope whose corner is off the screen sticks to the edge of the screen.
-      const x = Math.max(ox + boxes[b] * k, 0) + 8 * ratio;
-      const y = Math.max(oy + boxes[b + 1] * k, 0) + (inHeader ? 11 * k : 12 * ratio);
-      if (!inHeader) {
-        context.globalAlpha = 0.78;
-        context.fillStyle = palette.surface;
-        context.fillRect(x - 3 * ratio, y - 8 * ratio, text.length * size * 0.58 + 6 * ratio, 16 * ratio);
-        context.globalAlpha = 1;
-      }
+      const box = { x: left + 5 * ratio, y: inHeader ? top + 3 * k : top + 4 * ratio, w: text.length * size * 0.6 + 6 * ratio, h: inHeader ? 16 * k : 16 * ratio };
+      if (taken.some((t) => box.x < t.x + t.w && t.x < box.x + box.w && box.y < t.y + t.h && t.y < box.y + box.h)) continue;
+      taken.push(box);
+      if (!inHeader) this.chip(box, palette);
       context.fillStyle = palette.text;
-      context.fillText(text, x, y);
+      context.fillText(text, box.x + 3 * ratio, box.y + box.h / 2);
     }
+    if (around >= 0) this.drawAround(this.model.name(items[around]), palette);
+  }
+
+  chip({ x, y, w, h }, palette) {
+    const { context } = this;
+    context.globalAlpha = 0.8;
+    context.fillStyle = palette.surface;
+    context.fillRect(x, y, w, h);
+    context.globalAlpha = 1;
+  }
+
+  /** The name of the scope that the screen lies in, when its header is off the screen. */
+  drawAround(name, palette) {
+    const { context } = this;
+    const ratio = pixelRatio();
+    const size = 11.5 * ratio;
+    context.font = `600 ${size}px system-ui, sans-serif`;
+    const text = `in ${name}`;
+    this.chip({ x: 6 * ratio, y: 6 * ratio, w: context.measureText(text).width + 12 * ratio, h: 20 * ratio }, palette);
+    context.fillStyle = palette.text;
+    context.fillText(text, 12 * ratio, 16.5 * ratio);
   }
 
   drawSelection(palette) {

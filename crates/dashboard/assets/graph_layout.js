@@ -2,7 +2,8 @@
 //
 // Every open scope is laid out by itself, inner ones first, and is then a box in the scope around it.
 // Layers are topological, top to bottom; cycles (loops, or scopes that need each other) are cut where a
-// depth-first search meets them. A layer that is too wide breaks into rows. Order within a layer comes
+// depth-first search meets them. A layer that is too wide breaks into rows, a stack that is too tall
+// into columns. Order within a layer comes
 // from sweeps that move each box towards the middle of its neighbours.
 
 const GAP_X = 14;
@@ -10,11 +11,15 @@ const GAP_Y = 30;
 const PADDING = 12;
 const HEADER = 20;
 const HEIGHT = 26;
+const COLUMN_GAP = 44;
+/** Stacks taller than this may be folded. */
+const FOLD_HEIGHT = 1300;
 const SWEEPS = 4;
 
-/** Width of a closed box for a label of so many characters. */
-function labelWidth(label, isScope) {
-  return Math.max(64, Math.min(170, label.length * 6.3 + (isScope ? 40 : 22)));
+/** Width of a box that has room for its label. */
+function labelWidth(model, item) {
+  const label = model.label(item).length + (model.isScope(item) ? String(model.leaves[item]).length + 2 : 0);
+  return Math.max(64, Math.min(190, label * 6.9 + 18));
 }
 
 /**
@@ -62,7 +67,7 @@ function layoutScope(model, scope, expanded, inner, sizes, offsets) {
   children.forEach((child, i) => {
     position.set(child, i);
     if (!expanded.has(child)) {
-      sizes.w[child] = labelWidth(model.label(child), model.isScope(child));
+      sizes.w[child] = labelWidth(model, child);
       sizes.h[child] = HEIGHT;
     }
   });
@@ -71,23 +76,55 @@ function layoutScope(model, scope, expanded, inner, sizes, offsets) {
   const rows = breakRows(children, layer, graph, sizes);
   const x = order(children, rows, graph, sizes);
   const top = scope === model.root ? PADDING : HEADER + PADDING;
-  let [y, width] = [top, 0];
-  for (const row of rows) {
-    let height = 0;
-    for (const i of row) height = Math.max(height, sizes.h[children[i]]);
-    for (const i of row) {
-      offsets.x[children[i]] = x[i];
-      offsets.y[children[i]] = y + (height - sizes.h[children[i]]) / 2;
-      width = Math.max(width, x[i] + sizes.w[children[i]]);
+  const { width, height } = placeRows(children, rows, x, top, sizes, offsets);
+  sizes.w[scope] = Math.max(width + 2 * PADDING, labelWidth(model, scope));
+  sizes.h[scope] = Math.max(top + height + PADDING, HEIGHT);
+}
+
+/** Stacks the rows below `top`; a stack much taller than wide is folded into columns side by side. */
+function placeRows(children, rows, x, top, sizes, offsets) {
+  const tall = rows.map((row) => row.reduce((most, i) => Math.max(most, sizes.h[children[i]]), 0));
+  const step = tall.map((h) => h + (h > HEIGHT ? GAP_Y * 1.4 : GAP_Y));
+  const left = rows.map((row) => x[row[0]]);
+  const right = rows.map((row) => x[row[row.length - 1]] + sizes.w[children[row[row.length - 1]]]);
+  const total = step.reduce((sum, h) => sum + h, 0);
+  const wide = rows.length ? Math.max(...spread(right)) - Math.min(...spread(left)) : 0;
+  const isTall = total > FOLD_HEIGHT && total > 2 * wide;
+  const limit = isTall ? total / Math.sqrt((1.4 * total) / (wide + COLUMN_GAP)) : Infinity;
+  let [start, height] = [0, 0];
+  let at = PADDING;
+  while (start < rows.length) {
+    let [end, y, least, most] = [start, 0, Infinity, -Infinity];
+    while (end < rows.length && (end === start || y < limit)) {
+      least = Math.min(least, left[end]);
+      most = Math.max(most, right[end]);
+      y += step[end];
+      end += 1;
     }
-    y += height + (height > HEIGHT ? GAP_Y * 1.4 : GAP_Y);
+    y = top;
+    for (let r = start; r < end; r += 1) {
+      for (const i of rows[r]) {
+        offsets.x[children[i]] = x[i] - least + at;
+        offsets.y[children[i]] = y + (tall[r] - sizes.h[children[i]]) / 2;
+      }
+      y += step[r];
+    }
+    height = Math.max(height, y - top - GAP_Y);
+    at += most - least + COLUMN_GAP;
+    start = end;
   }
-  let left = Infinity;
-  for (let i = 0; i < children.length; i += 1) left = Math.min(left, x[i]);
-  if (!children.length) left = 0;
-  for (const child of children) offsets.x[child] += PADDING - left;
-  sizes.w[scope] = Math.max(width - left + 2 * PADDING, labelWidth(model.label(scope), true));
-  sizes.h[scope] = Math.max(y - GAP_Y + PADDING, HEIGHT);
+  return { width: Math.max(0, at - COLUMN_GAP - PADDING), height: Math.max(0, height) };
+}
+
+/** Few enough values for the arguments of a call: of a long list every one that is an extreme of its part. */
+function spread(values) {
+  if (values.length < 10000) return values;
+  const parts = [];
+  for (let i = 0; i < values.length; i += 10000) {
+    const part = values.slice(i, i + 10000);
+    parts.push(Math.min(...part), Math.max(...part));
+  }
+  return parts;
 }
 
 /** Distinct neighbours of `n` boxes in both directions, as slices of one list each. */
