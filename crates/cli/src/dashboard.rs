@@ -19,6 +19,8 @@ use crate::ports::parse_port;
 use crate::server::{IO_THREADS, join, parse_cluster};
 use crate::{Failure, Registry, descriptors, graph_file};
 
+/// The usual port.
+pub(crate) const DEFAULT_PORT: u16 = 6007;
 /// Bytes of a token that is drawn at the start, written as hexadecimal digits.
 const TOKEN_BYTES: usize = 16;
 
@@ -46,7 +48,7 @@ pub struct Args {
     address: String,
 
     /// Port to listen on; 0 picks a free one
-    #[arg(long, value_name = "PORT", default_value = "6007", value_parser = parse_port,
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = parse_port,
           help_heading = "Listen")]
     port: u16,
 

@@ -6,6 +6,7 @@ mod paste;
 mod process;
 mod served;
 mod tasks;
+mod watched;
 
 use std::fs;
 use std::fs::File;
@@ -34,6 +35,7 @@ use crate::{Failure, Registry};
 use paste::quoted;
 use served::ServedPredictions;
 use tasks::{FaultInjector, Tasks};
+use watched::Watched;
 
 /// The size of a shard in batches.
 const BATCHES_PER_SHARD: usize = 5;
@@ -95,6 +97,11 @@ pub struct Args {
     #[command(flatten)]
     accelerators: AcceleratorFlags,
 
+    /// Serve a dashboard of the tasks and of the training on this machine until the training ends; its
+    /// address is printed first
+    #[arg(long, help_heading = "Output")]
+    dashboard: bool,
+
     /// Folder for checkpoints, event files, logs and the model [default: a new folder]
     #[arg(long, alias = "folder", value_name = "DIR", help_heading = "Output")]
     output: Option<PathBuf>,
@@ -112,12 +119,17 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         writeln!(out, "     {name} at {address}, process {}", tasks.id(&name))?;
     }
     report_devices(args, &tasks, out)?;
+    let watched = match args.dashboard {
+        true => Some(Watched::start(tasks.spec().parse()?, &folder, registry, out)?),
+        false => None,
+    };
     let digits = mnist::train()?.first(args.images as usize);
     writeln!(out, "\n2. Training: {} images, {} epochs.", digits.len(), args.epochs)?;
     out.flush()?;
     let faults = faults(args, &tasks, digits.len())?;
     let outcome = train(args, registry, (&folder, &tasks), &faults, &digits)?;
     report_training(&outcome, &faults, out)?;
+    drop(watched);
     // The parameter server and the workers are no longer needed.
     tasks.end();
 

@@ -14,6 +14,8 @@ mod logdir;
 mod measured;
 mod simulation;
 mod steps;
+#[cfg(test)]
+mod test_folder;
 mod web;
 
 use std::sync::Arc;

@@ -166,27 +166,10 @@ mod tests {
     use thalweg_formats::events::{EventWriter, summary};
 
     use super::*;
-
-    struct Folder(String);
-
-    impl Folder {
-        fn new(test: &str) -> Folder {
-            let name = format!("thalweg-follow-{test}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            let _ = std::fs::remove_dir_all(&path);
-            std::fs::create_dir_all(&path).unwrap();
-            Folder(path.to_str().unwrap().to_owned())
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::test_folder::TestFolder;
 
     /// The serialized events of an event file with these steps.
-    fn file(folder: &Folder, steps: std::ops::Range<i64>) -> Vec<u8> {
+    fn file(folder: &TestFolder, steps: std::ops::Range<i64>) -> Vec<u8> {
         let (storage, now) = (LocalStorage::default(), std::time::Duration::from_secs(1));
         let mut writer = EventWriter::create(&storage, &folder.0, now, ".source").unwrap();
         for step in steps {
@@ -214,7 +197,7 @@ mod tests {
 
     #[test]
     fn growing_files_are_read_once() {
-        let folder = Folder::new("growing");
+        let folder = TestFolder::new("growing");
         let bytes = file(&folder, 1..100);
         let run = format!("{}/train/sub", folder.0);
         std::fs::create_dir_all(&run).unwrap();
@@ -233,7 +216,7 @@ mod tests {
 
     #[test]
     fn damage_ends_a_file_and_others_go_on() {
-        let folder = Folder::new("damage");
+        let folder = TestFolder::new("damage");
         let mut bytes = file(&folder, 1..50);
         let good = bytes.clone();
         let middle = bytes.len() / 2;

@@ -105,22 +105,24 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use thalweg_formats::LocalStorage;
     use thalweg_formats::events::{EventWriter, Histogram, summary};
-    use thalweg_formats::storage::MemoryStorage;
 
     use super::*;
     use crate::steps::Steps;
+    use crate::test_folder::TestFolder;
     use crate::web::query::Query;
 
     const PNG: &[u8] = b"\x89PNG and so on";
 
-    fn written() -> Arc<Logdir> {
-        let storage = Arc::new(MemoryStorage::default());
+    fn written(test: &str) -> Arc<Logdir> {
+        let folder = TestFolder::new(test);
+        let storage = Arc::new(LocalStorage::default());
         let mut histogram = Histogram::new();
         histogram.add(1.0);
-        for run in ["logs/a b/train", "logs"] {
+        for run in ["/a b/train", ""].map(|run| format!("{}{run}", folder.0)) {
             let mut writer =
-                EventWriter::create(&*storage, run, Duration::from_secs(9), "").unwrap();
+                EventWriter::create(&*storage, &run, Duration::from_secs(9), "").unwrap();
             for step in 1..=3 {
                 let values = vec![
                     summary::scalar("loss", 1.0 / step as f32).unwrap(),
@@ -133,14 +135,14 @@ mod tests {
             }
             writer.flush().unwrap();
         }
-        let logdir = Logdir::open(storage, "logs", Arc::new(Steps::default())).unwrap();
+        let logdir = Logdir::open(storage, &folder.0, Arc::new(Steps::default())).unwrap();
         logdir.read();
         logdir
     }
 
     #[test]
     fn runs_are_folders_and_tags_have_kinds() {
-        let runs = written().runs();
+        let runs = written("runs").runs();
         let names: Vec<_> = (0..2).map(|i| runs["runs"][i]["run"].clone()).collect();
         assert_eq!(names, [".", "a b/train"]);
         let expected = [
@@ -156,7 +158,7 @@ mod tests {
 
     #[test]
     fn values_are_there_in_their_forms() {
-        let logdir = written();
+        let logdir = written("values");
         let json = logdir.scalars(".", "loss", 0).unwrap();
         assert_eq!(json["points"][1], json!([2, 2.0, 0.5]));
         assert_eq!((json["points"].as_array().unwrap().len(), &json["next"]), (3, &json!(3)));
@@ -170,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_url_of_an_image_leads_to_it() {
-        let logdir = written();
+        let logdir = written("images");
         let images = logdir.images("a b/train", "image/0").unwrap();
         let images = images["images"].as_array().unwrap();
         assert_eq!((images.len(), &images[3]["width"]), (6, &json!(28)));

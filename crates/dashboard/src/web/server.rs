@@ -32,6 +32,8 @@ pub(crate) struct Limits {
     pub(crate) connections_max: usize,
     /// The deadline for the head of a request, and how long a connection may be idle.
     pub(crate) head: Duration,
+    /// The same for a connection that is accepted while few are left.
+    pub(crate) head_crowded: Duration,
     /// The deadline for the body of a request.
     pub(crate) body: Duration,
     /// How long a client may leave an answer unread.
@@ -47,6 +49,7 @@ impl Default for Limits {
         Limits {
             connections_max: 256,
             head: Duration::from_secs(15),
+            head_crowded: Duration::from_secs(3),
             body: Duration::from_secs(10),
             write: Duration::from_secs(30),
             head_bytes_max: 16 << 10,
@@ -89,7 +92,12 @@ pub(crate) async fn serve(
         match accepted {
             Ok((stream, _)) => {
                 let _ = stream.set_nodelay(true);
-                let connection = connection(stream, context.clone(), stop.clone());
+                let limits = context.limits;
+                let head = match free.available_permits() < limits.connections_max / 8 {
+                    true => limits.head_crowded,
+                    false => limits.head,
+                };
+                let connection = connection(stream, head, context.clone(), stop.clone());
                 connections.spawn(async move {
                     connection.await;
                     drop(permit);
@@ -104,7 +112,12 @@ pub(crate) async fn serve(
     let _ = tokio::time::timeout(DRAIN_LIMIT, all).await;
 }
 
-async fn connection(stream: TcpStream, context: Arc<Context>, mut stop: watch::Receiver<bool>) {
+async fn connection(
+    stream: TcpStream,
+    head: Duration,
+    context: Arc<Context>,
+    mut stop: watch::Receiver<bool>,
+) {
     let limits = context.limits;
     let answer = service_fn(|request: Request<Incoming>| {
         let context = context.clone();
@@ -113,7 +126,7 @@ async fn connection(stream: TcpStream, context: Arc<Context>, mut stop: watch::R
     let stream = TokioIo::new(WriteDeadline::new(stream, limits.write));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.head)
+        .header_read_timeout(head)
         .max_headers(HEADERS_MAX)
         .max_buf_size(limits.head_bytes_max)
         .serve_connection(stream, answer);
