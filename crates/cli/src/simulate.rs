@@ -1,5 +1,7 @@
 //! `thalweg simulate`: places and times a step on devices that need not exist.
 
+pub(crate) mod train;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use thalweg_sim::json::timeline_to_json;
 use thalweg_sim::units::{bytes_text, time_text};
 use thalweg_sim::{
     Factors, Machines, PlannedStep, PlayedStep, SegmentKind, Simulation, StepChoice, costs,
+    trace_json,
 };
 use thalweg_tensor::{Context, Result, Shape, bail, err};
 
@@ -32,13 +35,17 @@ const LISTED_MAX: usize = 20;
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Args {
     /// GraphDef, MetaGraphDef or SavedModel file, binary or text
-    pub(crate) graph: PathBuf,
+    #[arg(required_unless_present = "train")]
+    pub(crate) graph: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) step: StepFlags,
 
     #[command(flatten)]
     pub(crate) costs: CostFlags,
+
+    #[command(flatten)]
+    train: train::TrainFlags,
 
     /// Algorithms to compare, separated by commas: default, greedy, etf, auto
     #[arg(long, value_name = "ALGORITHMS", value_delimiter = ',', value_parser = parse_placement,
@@ -195,13 +202,17 @@ pub(crate) fn simulation(
 
 /// Simulates the step.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
-    let simulation = simulation(&args.graph, &args.costs, registry)?;
+    let Some(graph) = &args.graph else { return train::run(args, None, out) };
+    let simulation = simulation(graph, &args.costs, registry)?;
     if args.step.fetches.is_empty() && args.step.targets.is_empty() {
         names::list(simulation.graph(), out)?;
         let sentence = "nothing to simulate: give --fetch NAME or --target NODE";
         return Err(Failure::Usage(sentence.to_owned()));
     }
     let step = args.step.choice()?;
+    if args.train.train {
+        return train::run(args, Some((&simulation, &step)), out);
+    }
     let planned = simulation.plan(&step, args.costs.placement.unwrap_or(Choice::Auto))?;
     let played = planned.play(&Factors::default());
     let what_if = planned.what_if(&played, &Factors::default());
@@ -211,8 +222,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         compared.push((choice, seconds));
     }
     if let Some(path) = &args.trace {
-        let events = thalweg_sim::json::timeline_to_trace_events(&played.timeline);
-        files::write(path, events.to_string().as_bytes())?;
+        files::write(path, trace_json(&played.timeline).as_bytes())?;
     }
     if args.json {
         let mut json = report(&planned, &played, &what_if);

@@ -11,8 +11,8 @@ use thalweg_runtime::{NodeWait, WaitGuard, WaitList};
 
 use crate::cluster_spec::TaskName;
 
-use crate::step::sent_log::SentLog;
 use crate::network::own_messages::{ReceivedInfo, WaitInfo, WaitKind};
+use crate::step::sent_log::SentLog;
 use crate::worker::rpc_log::RpcLog;
 
 /// The most tasks whose tensors are counted: sessions may bring clusters of their own.

@@ -81,20 +81,10 @@ pub(crate) fn placed_on(def: &pb::GraphDef, registry: &Registry, devices: &[Devi
     };
     let of = |((node, &device), reason): ((&thalweg_graph::Node, &u32), &Reason)| {
         let device = devices.get(device as usize)?.name.to_string();
-        Some((node.name.to_string(), (device, reason_text(*reason).to_owned())))
+        Some((node.name.to_string(), (device, reason.text().to_owned())))
     };
     let nodes = graph.nodes().iter().zip(&placement.devices).zip(&placement.reasons);
     nodes.filter_map(of).collect()
-}
-
-fn reason_text(reason: Reason) -> &'static str {
-    match reason {
-        Reason::OnlyChoice => "only device",
-        Reason::Colocated => "colocated",
-        Reason::EarliestFinish => "earliest finish",
-        Reason::WithReaders => "with its readers",
-        Reason::Default => "default device",
-    }
 }
 
 fn of_graph(graph: &Graph, placed: &Placed) -> Value {

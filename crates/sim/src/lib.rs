@@ -10,13 +10,13 @@ pub mod simulation;
 pub mod step;
 pub mod summary;
 pub mod timeline;
-pub mod units;
 pub mod train;
+pub mod units;
 
 pub use devices::Machines;
 pub use measured::measured;
 pub use perfetto::trace_json;
-pub use simulation::{PlacedRow, PlannedStep, Simulation, StepChoice};
+pub use simulation::{PlacedRow, PlannedStep, Simulation, StepChoice, StepWork, VariableSize};
 pub use step::{Factors, PlayedStep, StepProgram};
 pub use summary::Summary;
 pub use timeline::{Attribution, Segment, SegmentKind, Span, SpanKind, Timeline};

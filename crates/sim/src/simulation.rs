@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use thalweg_graph::{Graph, NodeId, Role};
+use thalweg_graph::{Graph, NodeId, Role, WorkContext};
 use thalweg_kernel::{DeviceDescription, KernelRegistry};
 use thalweg_plan::{
     Choice, MeasuredCosts, MeasuredSource, Options, Pins, Reason, StepSignature, Target,
@@ -13,7 +13,7 @@ use thalweg_plan::{
 use thalweg_tensor::{Result, Shape, bail};
 
 use crate::devices::Machines;
-use crate::step::{Factors, PlayedStep, StepProgram};
+use crate::step::{Factors, PlayedStep, StepProgram, state_bytes};
 use crate::timeline::SegmentKind;
 
 /// Most devices and most links whose doubling is tried.
@@ -64,6 +64,24 @@ pub struct PlacedRow {
     pub finish: Option<f64>,
     /// The devices that were tried, and when it would finish there.
     pub elsewhere: Vec<(u32, f64)>,
+}
+
+/// What a step computes and trains, wherever it runs.
+#[derive(Clone, Debug, Default)]
+pub struct StepWork {
+    /// Floating-point operations.
+    pub flops: f64,
+    /// The variables that it reads or writes.
+    pub variables: Vec<VariableSize>,
+}
+
+/// A variable.
+#[derive(Clone, Debug)]
+pub struct VariableSize {
+    /// Its node.
+    pub name: Arc<str>,
+    /// Bytes of its value.
+    pub bytes: u64,
 }
 
 impl Simulation {
@@ -121,6 +139,31 @@ impl Simulation {
         let links = &self.machines.links;
         let program = StepProgram::new(&plan.partitions, &self.devices, links, &costs)?;
         Ok(PlannedStep { choice, placement: rows, program })
+    }
+
+    /// What a step computes and trains.
+    pub fn work(&self, step: &StepChoice) -> Result<StepWork> {
+        let signature = self.signature(step)?;
+        let costs = MeasuredSource { measured: &self.measured, devices: &self.devices };
+        let pins = Pins::default();
+        let target = Target {
+            devices: &self.devices[..1],
+            links: &self.machines.links,
+            costs: &costs,
+            kernels: &self.kernels,
+            pins: &pins,
+            options: Options { allow_soft_placement: true, ..Options::default() },
+        };
+        let (placed, _) = place_step(&self.graph, &signature, &target)?;
+        let mut work = StepWork::default();
+        for node in placed.nodes() {
+            work.flops += WorkContext::new(&placed, node).work().flops;
+            if node.role().is_variable() {
+                let (name, bytes) = (node.name.clone(), state_bytes(node));
+                work.variables.push(VariableSize { name, bytes });
+            }
+        }
+        Ok(work)
     }
 
     /// The fetches and targets, with all placeholders that they need as feeds.

@@ -227,7 +227,7 @@ fn held_bytes(graph: &Graph, costs: &dyn CostSource, id: NodeId) -> u64 {
 }
 
 /// Bytes of the value of a variable.
-fn state_bytes(node: &Node) -> u64 {
+pub(crate) fn state_bytes(node: &Node) -> u64 {
     match node.role() {
         Role::Variable => node.outputs.iter().map(|o| tensor_bytes(&o.shape, o.dtype) as u64).sum(),
         Role::VarHandle => match (node.attrs().dtype("dtype"), node.attrs().shape("shape")) {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use rustc_hash::FxHasher;
+use thalweg_graph::{Flag, Graph, WorkContext};
 use thalweg_plan::{Choice, MeasuredCosts, NodeRun, Plan};
 
 use crate::session::SessionCore;
@@ -68,8 +69,10 @@ impl SessionCore {
     /// Keeps what the nodes of traced step number `step` took, and plans anew with it.
     pub(crate) fn learn(&self, plan: &Arc<CachedPlan>, step: u64, metadata: &RunMetadata) {
         {
+            let graph = self.graph.read();
             let mut costs = self.options.cost_model.measured.write();
-            for run in busy_runs(&metadata.nodes) {
+            let runs = busy_runs(&metadata.nodes).into_iter();
+            for run in runs.filter(|run| !may_wait(&graph, run.node)) {
                 costs.record(&run);
             }
         }
@@ -107,6 +110,15 @@ impl SessionCore {
             *learning.newest.write() = Some(made);
         }
     }
+}
+
+/// Whether a node has state and computes nothing: a queue or an accumulator, say, whose time is that of
+/// whom it waits for.
+fn may_wait(graph: &Graph, name: &str) -> bool {
+    let node = graph.find(name).map(|id| graph.node(id));
+    node.is_some_and(|node| {
+        node.op.has(Flag::Stateful) && WorkContext::new(graph, node).work().flops == 0.0
+    })
 }
 
 /// What each node of a traced step kept its device busy for, in all iterations of a loop together. Where

@@ -132,8 +132,11 @@ impl Compiler<'_> {
                 }
             }
         }
-        let mut step =
-            StepPlan { partitions: Vec::new(), programs: Vec::new(), fetches: fetches.len() as u32 };
+        let mut step = StepPlan {
+            partitions: Vec::new(),
+            programs: Vec::new(),
+            fetches: fetches.len() as u32,
+        };
         for partition in &plan.partitions {
             let site = site_of(&partition.graph, &partition.device)?;
             let links = Links { receivers: &receivers, fetches };
@@ -242,7 +245,9 @@ impl Compiler<'_> {
                 };
                 Kind::Loop { cond: body_of("cond")?, body: body_of("body")? }
             }
-            Role::Ordinary | Role::Forward | Role::Const | Role::Placeholder => self.kernel(node)?,
+            Role::Ordinary | Role::Forward | Role::Const | Role::Placeholder => {
+                self.kernel(node)?
+            }
             _ => bail!(
                 Unimplemented,
                 "'{}' ({}) is control flow that training is not simulated with",
@@ -304,7 +309,8 @@ impl Compiler<'_> {
 
     fn makes_ghosts(&self, node: &Node) -> bool {
         let is_large = |output: &thalweg_graph::OutputInfo| {
-            output.shape.dims().is_some() && self.bytes(&output.shape, output.dtype) > REAL_BYTES_MAX
+            output.shape.dims().is_some()
+                && self.bytes(&output.shape, output.dtype) > REAL_BYTES_MAX
         };
         node.op.name.ends_with("AccumulatorTakeGradient") || node.outputs.iter().any(is_large)
     }

@@ -87,9 +87,11 @@ impl Plans {
         let chief_step = |target: &str| -> Result<Alike> {
             Ok(Alike::only(planner.plan(0, first, target, &[])?))
         };
-        let of_all = |target: &dyn Fn(&Built) -> Option<String>, fetches: &dyn Fn(&Built) -> Vec<String>| {
+        let of_all = |target: &dyn Fn(&Built) -> Option<String>,
+                      fetches: &dyn Fn(&Built) -> Vec<String>| {
             let planned = built.iter().map(|(i, built)| {
-                let target = target(built).ok_or_else(|| err!(Internal, "a worker lacks a step"))?;
+                let target =
+                    target(built).ok_or_else(|| err!(Internal, "a worker lacks a step"))?;
                 Ok((*i, planner.plan(*i, built, &target, &fetches(built))?))
             });
             Alike::new(planned.collect::<Result<_>>()?)
@@ -162,7 +164,13 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     /// Plans a step of a worker on its own device and those of the parameter servers.
-    fn plan(&self, index: u32, built: &Built, target: &str, fetches: &[String]) -> Result<StepPlan> {
+    fn plan(
+        &self,
+        index: u32,
+        built: &Built,
+        target: &str,
+        fetches: &[String],
+    ) -> Result<StepPlan> {
         let job = self.job;
         let of_task = |description: &DeviceDescription, name: &str, task| DeviceDescription {
             name: DeviceName::cpu(name, task, 0),
@@ -283,17 +291,18 @@ fn check_alike(a: &StepPlan, b: &StepPlan) -> Result<()> {
 fn is_alike(a: &Program, b: &Program, i: usize) -> bool {
     let (x, y) = (&a.nodes[i], &b.nodes[i]);
     let is_same_kind = match (&x.kind, &y.kind) {
-        (
-            Kind::Send { partition, node, bytes },
-            Kind::Send { partition: p, node: n, bytes: b },
-        ) => (partition, node, bytes) == (p, n, b),
+        (Kind::Send { partition, node, bytes }, Kind::Send { partition: p, node: n, bytes: b }) => {
+            (partition, node, bytes) == (p, n, b)
+        }
         _ => true,
     };
     let own = ["tensor_name", "send_device", "recv_device", "cond", "body"];
     let (m, n) = (&a.graph[i], &b.graph[i]);
-    let has_same_attrs = m.attrs.iter().zip(n.attrs.iter()).all(|((name, x), (other, y))| {
-        name == other && (own.contains(&&**name) || x == y)
-    });
+    let has_same_attrs = m
+        .attrs
+        .iter()
+        .zip(n.attrs.iter())
+        .all(|((name, x), (other, y))| name == other && (own.contains(&&**name) || x == y));
     is_same_kind
         && has_same_attrs
         && m.op.name == n.op.name

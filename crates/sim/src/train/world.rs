@@ -516,9 +516,8 @@ impl World {
         slot.generation += 1;
         let live = slot.live.take()?;
         self.free_runs.push(run.index);
-        let of_run = |activation: &Activation| {
-            activation.live.as_ref().is_some_and(|act| act.run == run)
-        };
+        let of_run =
+            |activation: &Activation| activation.live.as_ref().is_some_and(|act| act.run == run);
         let ended: Vec<Id> = (0..self.acts.len())
             .filter(|&i| of_run(&self.acts[i]))
             .map(|i| Id { index: i as u32, generation: self.acts[i].generation })
@@ -571,13 +570,8 @@ impl World {
         let dtypes: Vec<_> = node.outputs.iter().map(|output| output.dtype).collect();
         let mut outputs = vec![Value::Empty; dtypes.len()];
         let mut inputs = [];
-        let mut ctx = thalweg_kernel::KernelContext::new(
-            node,
-            &dtypes,
-            context,
-            &mut inputs,
-            &mut outputs,
-        );
+        let mut ctx =
+            thalweg_kernel::KernelContext::new(node, &dtypes, context, &mut inputs, &mut outputs);
         kernel.compute(&mut ctx)?;
         let value = outputs.swap_remove(0);
         self.tasks[task as usize].handles.insert(key, value.clone());
