@@ -52,9 +52,10 @@ struct Builder<'a> {
     devices: Vec<Arc<str>>,
     /// For each device and node name, the nodes in the order in which they ended.
     by_name: FxHashMap<(&'a str, &'a str), Vec<usize>>,
-    /// For each received node, the one that sent its tensor, and when the sender says the request came and the
-    /// tensor went.
-    senders: FxHashMap<usize, (Option<usize>, Option<(u64, u64)>)>,
+    /// For each received node, where its tensor came from.
+    senders: FxHashMap<usize, Sender>,
+    /// What was sent.
+    sends: BTreeMap<TensorKey<'a>, Vec<usize>>,
     drafts: Vec<Draft>,
     /// For each node, its draft.
     draft_of: Vec<Option<u32>>,
@@ -62,7 +63,16 @@ struct Builder<'a> {
     calls: Vec<u32>,
 }
 
-/// A tensor between two devices: sender, receiver, name.
+/// Where a received tensor came from.
+#[derive(Clone, Copy)]
+struct Sender {
+    /// The node that sent it.
+    node: Option<usize>,
+    /// When the request for it had come and when it went, as the sender says.
+    times: Option<(u64, u64)>,
+}
+
+/// A tensor between two devices: receiver, name, sender.
 type TensorKey<'a> = (&'a str, &'a str, &'a str);
 
 impl<'a> Builder<'a> {
@@ -73,11 +83,12 @@ impl<'a> Builder<'a> {
         for &i in &order {
             by_name.entry((&nodes[i].device, &nodes[i].node)).or_default().push(i);
         }
-        let senders = match_senders(metadata, &nodes, &order);
+        let sends = transfers(&nodes, &order, "_Send");
+        let senders = match_senders(metadata, &sends, &transfers(&nodes, &order, "_Recv"));
         let devices = devices(metadata, &nodes);
         let draft_of = vec![None; nodes.len()];
         let (drafts, calls) = Default::default();
-        Builder { metadata, nodes, devices, by_name, senders, drafts, draft_of, calls }
+        Builder { metadata, nodes, devices, by_name, senders, sends, drafts, draft_of, calls }
     }
 
     fn device(&self, name: &str) -> u32 {
@@ -144,8 +155,8 @@ impl<'a> Builder<'a> {
             self.set_cause(i);
         }
         for i in 0..self.nodes.len() {
-            if let Some((sender, sent)) = self.senders.get(&i).copied() {
-                self.make_transfer(i, sender, sent);
+            if let Some(sender) = self.senders.get(&i).copied() {
+                self.make_transfer(i, sender);
             }
         }
     }
@@ -164,12 +175,62 @@ impl<'a> Builder<'a> {
             Some((self.nodes[*run].end_ns, *run))
         };
         let last = node.inputs().filter_map(latest).max();
-        let (cause, ready) = match last {
-            Some((end, input)) => (self.draft_of[input], end),
-            None => (self.call_of(node), node.ready_ns),
+        let explained = last.map_or(0, |(end, _)| end);
+        let (cause, ready) = match (self.unlisted_receive(i, explained), last) {
+            (Some(received), _) => (Some(received), node.ready_ns),
+            (None, Some((end, input))) => (self.draft_of[input], end),
+            (None, None) => (self.call_of(node), node.ready_ns),
         };
         let draft = &mut self.drafts[draft as usize];
         (draft.cause, draft.ready) = (cause, ready.min(draft.start));
+    }
+
+    /// TensorFlow's tasks report no `_Recv`. If a node became ready later than by its known inputs, at `explained`,
+    /// it waited for a tensor that another task has sent; a span is made of its way. Our master calls the `_Recv`
+    /// of the tensor `edge_2_x` `x_R2`.
+    fn unlisted_receive(&mut self, i: usize, explained: u64) -> Option<u32> {
+        let node = self.nodes[i];
+        if node.ready_ns <= explained + READING_NS {
+            return None;
+        }
+        let sent = |input: &'a str| {
+            let (name, number) = input.rsplit_once("_R")?;
+            let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+            if !is_number || self.by_name.contains_key(&(&*node.device, input)) {
+                return None;
+            }
+            let tensor = format!("edge_{number}_{name}");
+            let (key, sends) = self.sends.range((&*node.device, &*tensor, "")..).next()?;
+            let is_it = key.0 == &*node.device && key.1 == tensor;
+            let send = *sends.first().filter(|_| is_it)?;
+            Some((self.nodes[send].end_ns, send, name))
+        };
+        let (put, send, name) = node.inputs().filter_map(sent).max()?;
+        let (sender, tensor) = (self.nodes[send], self.nodes[send].transferred()?.0);
+        let produced = self.by_name.get(&(&*sender.device, name)).and_then(|runs| runs.first());
+        let outputs = produced.map_or(&[][..], |&run| &self.nodes[run].outputs);
+        let draft = Draft {
+            device: self.device(&node.device),
+            thread: 0,
+            node: tensor.into(),
+            op: "_Recv".into(),
+            kind: SpanKind::Transfer {
+                from: self.device(&sender.device),
+                bytes: outputs.first().map_or(0, |o| o.bytes),
+            },
+            ready: put.min(node.ready_ns),
+            start: put.min(node.ready_ns),
+            end: node.ready_ns,
+            cause: self.draft_of[send],
+        };
+        Some(self.push(draft))
+    }
+
+    /// What computed a tensor on a task that reports no `_Send`, as TensorFlow's: `x` for `edge_2_x`.
+    fn producer(&self, device: &str, tensor: &str, until: u64) -> Option<usize> {
+        let name = tensor.strip_prefix("edge_")?.split_once('_')?.1;
+        let runs = self.by_name.get(&(device, name))?;
+        runs.iter().rev().find(|&&run| self.nodes[run].end_ns <= until + READING_NS).copied()
     }
 
     /// The call that made a node ready that waits for no other.
@@ -183,12 +244,13 @@ impl<'a> Builder<'a> {
     }
 
     /// Makes the span of a `_Recv` that of its tensor's way.
-    fn make_transfer(&mut self, i: usize, sender: Option<usize>, sent: Option<(u64, u64)>) {
+    fn make_transfer(&mut self, i: usize, Sender { node: sender, times: sent }: Sender) {
         let (node, Some(own)) = (self.nodes[i], self.draft_of[i]) else { return };
         let Some((tensor, peer)) = node.transferred() else { return };
         let from = self.device(peer);
         let (asked, arrived) = (node.start_ns, node.end_ns);
         // A `_Send` may deliver its tensor before it ends.
+        let sender = sender.or_else(|| self.producer(peer, tensor, arrived));
         let put = sender.map(|sender| self.nodes[sender].end_ns.min(arrived));
         let own_cause = self.drafts[own as usize].cause;
         let (start, cause) = match (put, sent) {
@@ -319,43 +381,45 @@ fn devices(metadata: &RunMetadata, nodes: &[&NodeTiming]) -> Vec<Arc<str>> {
     devices.into_iter().collect()
 }
 
+/// The nodes of an op that transfer tensors, by tensor, in the order in which they ended.
+fn transfers<'a>(
+    nodes: &[&'a NodeTiming],
+    order: &[usize],
+    op: &str,
+) -> BTreeMap<TensorKey<'a>, Vec<usize>> {
+    let mut found: BTreeMap<TensorKey<'a>, Vec<usize>> = BTreeMap::new();
+    for &i in order.iter().filter(|&&i| nodes[i].op == op) {
+        let own = &*nodes[i].device;
+        if let Some((tensor, peer)) = nodes[i].transferred() {
+            let (to, from) = if op == "_Send" { (peer, own) } else { (own, peer) };
+            found.entry((to, tensor, from)).or_default().push(i);
+        }
+    }
+    found
+}
+
 /// Finds for each received node the one that sent its tensor, and when the sender says it was requested and sent. In
 /// a loop a tensor is sent several times, and received as often in the same order.
 fn match_senders<'a>(
     metadata: &'a RunMetadata,
-    nodes: &[&'a NodeTiming],
-    order: &[usize],
-) -> FxHashMap<usize, (Option<usize>, Option<(u64, u64)>)> {
-    let mut sends: BTreeMap<TensorKey<'a>, Vec<usize>> = BTreeMap::new();
-    let mut receives: BTreeMap<TensorKey<'a>, Vec<usize>> = BTreeMap::new();
-    for &i in order {
-        let node = nodes[i];
-        let Some((tensor, peer)) = node.transferred() else { continue };
-        match node.op.as_str() {
-            "_Send" | "_HostSend" => {
-                sends.entry((&node.device, peer, tensor)).or_default().push(i);
-            }
-            "_Recv" | "_HostRecv" => {
-                receives.entry((peer, &node.device, tensor)).or_default().push(i);
-            }
-            _ => {}
-        }
-    }
+    sends: &BTreeMap<TensorKey<'a>, Vec<usize>>,
+    receives: &BTreeMap<TensorKey<'a>, Vec<usize>>,
+) -> FxHashMap<usize, Sender> {
     let mut logged: BTreeMap<TensorKey<'a>, Vec<(u64, u64)>> = BTreeMap::new();
     for sent in &metadata.sent {
         let fields: Vec<&str> = sent.key.split(';').collect();
         if let [from, _, to, tensor, ..] = fields[..] {
             let times = (sent.requested_ns, sent.sent_ns);
-            logged.entry((from, to, tensor)).or_default().push(times);
+            logged.entry((to, tensor, from)).or_default().push(times);
         }
     }
     logged.values_mut().for_each(|times| times.sort_by_key(|(_, sent)| *sent));
     let mut found = FxHashMap::default();
-    for (key, receivers) in &receives {
+    for (key, receivers) in receives {
         for (k, &receiver) in receivers.iter().enumerate() {
-            let sender = sends.get(key).and_then(|sends| sends.get(k)).copied();
+            let node = sends.get(key).and_then(|sends| sends.get(k)).copied();
             let times = logged.get(key).and_then(|times| times.get(k)).copied();
-            found.insert(receiver, (sender, times));
+            found.insert(receiver, Sender { node, times });
         }
     }
     found

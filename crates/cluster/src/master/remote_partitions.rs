@@ -179,13 +179,21 @@ struct RemoteStep {
     step: u64,
     reports: pb::ExecutorOpts,
     machine: Mutex<MasterStep>,
-    /// If the step is traced: for each partition, when it was to start and when `RunGraph` was sent, in ns since
-    /// 1970.
-    times: Option<Box<[Mutex<(u64, u64)>]>>,
+    /// For each partition, if the step is traced.
+    times: Option<Box<[Mutex<CallTimes>]>>,
     /// Cancels the `RunGraph` call of each partition.
     calls: Box<[Cancellation]>,
     /// Called with the result of the step; and the reports received so far.
     end: Mutex<(Option<RemotePartitionsDone>, RunMetadata)>,
+}
+
+/// When a partition was called, in ns since 1970.
+#[derive(Clone, Copy, Default)]
+struct CallTimes {
+    /// When it was to start.
+    asked_ns: u64,
+    /// When `RunGraph` was sent.
+    sent_ns: u64,
 }
 
 /// Cleans the step up on all other tasks when it is dropped.
@@ -225,7 +233,7 @@ impl RemoteStep {
 
     fn run(self: &Arc<Self>, i: usize) {
         if let Some(times) = &self.times {
-            times[i].lock().0 = self.now_ns(i);
+            times[i].lock().asked_ns = self.now_ns(i);
         }
         let step = self.clone();
         self.partitions[i].with_handle(move |handle| match handle {
@@ -256,7 +264,7 @@ impl RemoteStep {
         });
         let call = Call { to: &partition.task.name, timeout: None, cancellation: &self.calls[i] };
         if let Some(times) = &self.times {
-            times[i].lock().1 = self.now_ns(i);
+            times[i].lock().sent_ns = self.now_ns(i);
         }
         transport.run_graph(call, request, done);
     }
@@ -266,7 +274,7 @@ impl RemoteStep {
             Ok(report) => {
                 match &self.times {
                     Some(times) => {
-                        self.keep_report(i, *times[i].lock(), report.metadata, report.ended_ns)
+                        self.keep_report(i, *times[i].lock(), report.metadata, report.ended_ns);
                     }
                     None => self.end.lock().1.absorb(report.metadata),
                 }
@@ -281,7 +289,7 @@ impl RemoteStep {
     fn keep_report(
         &self,
         i: usize,
-        (asked_ns, sent_ns): (u64, u64),
+        CallTimes { asked_ns, sent_ns }: CallTimes,
         metadata: RunMetadata,
         ended_ns: u64,
     ) {

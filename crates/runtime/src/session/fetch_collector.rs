@@ -113,7 +113,7 @@ enum EndState {
     #[default]
     Running,
     Awaited(OnEnd),
-    Ended(Result<RunMetadata>),
+    Ended(Box<Result<RunMetadata>>),
 }
 
 impl StepEnd {
@@ -125,7 +125,7 @@ impl StepEnd {
                 drop(state);
                 then(result);
             }
-            _ => *state = EndState::Ended(result),
+            _ => *state = EndState::Ended(Box::new(result)),
         }
     }
 
@@ -135,7 +135,7 @@ impl StepEnd {
         match std::mem::take(&mut *state) {
             EndState::Ended(result) => {
                 drop(state);
-                then(result);
+                then(*result);
             }
             _ => *state = EndState::Awaited(Box::new(then)),
         }
