@@ -108,10 +108,43 @@ fn what_a_sender_does_not_log_is_on_its_way_from_the_send_or_the_request_on() {
         (span.start, span.end, span.kind)
     };
     assert_eq!(way(&timeline), (0.05, 0.07, SpanKind::Transfer { from: 0, bytes: 8 }));
-    // The sender is not known at all.
-    let nodes = metadata.nodes.iter().filter(|n| n.op != "_Send").cloned().collect();
-    let timeline = measured(&RunMetadata { nodes, ..metadata });
-    assert_eq!((way(&timeline).0, way(&timeline).1), (0.001, 0.07));
+    // A task of TensorFlow reports what computed the tensor, but no `_Send`; then nothing at all.
+    let mut metadata = metadata;
+    metadata.nodes.retain(|n| n.op != "_Send");
+    assert_eq!(way(&measured(&metadata)).0, 0.05);
+    metadata.nodes.retain(|n| n.op != "MatMul");
+    let (start, end, _) = way(&measured(&metadata));
+    assert_eq!((start, end), (0.001, 0.07));
+}
+
+#[test]
+fn what_a_task_received_that_reports_no_receives_has_its_way() {
+    let send = format!("x_S2 = _Send(x, edge_2_x @{PS})");
+    let nodes = vec![
+        node(WORKER, "x = Const()", [0, 1, 2]),
+        node(WORKER, &send, [2, 2, 3]),
+        node(PS, "w = VariableV2()", [0, 0, 1]),
+        node(PS, "sum = AddV2(w, x_R2)", [9, 10, 11]),
+        node(PS, "odd = AddV2(w, y_R7, z_R, _R3)", [9, 10, 11]),
+    ];
+    let timeline = measured(&RunMetadata { started_ns: 1, nodes, ..Default::default() });
+    let expected = [
+        (SegmentKind::Queueing(1), 1.0),
+        (SegmentKind::Compute(1), 2.0),
+        (SegmentKind::Link(1, 0), 6.0),
+        (SegmentKind::Queueing(0), 1.0),
+        (SegmentKind::Compute(0), 1.0),
+    ];
+    let sum = timeline.spans.iter().position(|s| &*s.node == "sum").unwrap();
+    let upto = Timeline { spans: timeline.spans[..=sum].to_vec(), ..timeline };
+    let merged: BTreeMap<SegmentKind, f64> =
+        path(&upto).into_iter().fold(BTreeMap::new(), |mut sums, (kind, ms)| {
+            *sums.entry(kind).or_default() += ms;
+            sums
+        });
+    assert_eq!(merged, BTreeMap::from(expected));
+    let way = upto.spans.iter().find(|s| &*s.op == "_Recv").unwrap();
+    assert_eq!(way.kind, SpanKind::Transfer { from: 1, bytes: 8 });
 }
 
 #[test]
