@@ -12,14 +12,14 @@ use thalweg_train::{Chief, Cluster, Initializer, Mode, Model, Optimizer, losses}
 
 const WORKERS: u32 = 4;
 /// What a worker spends on a step, and by how much more the slow one does.
-const PACE: Duration = Duration::from_millis(50);
+const PACE: Duration = Duration::from_millis(150);
 const SLOWNESS: u32 = 4;
 const SLOW: u32 = 2;
 /// How long each training is measured.
-const LENGTH: Duration = Duration::from_secs(3);
+const LENGTH: Duration = Duration::from_secs(5);
 
 /// Updates per second of a real training with small variables, whose workers sleep.
-fn real_rate(mode: Mode) -> Result<f64> {
+fn real_rate(mode: Mode, slowness: u32) -> Result<f64> {
     let cluster = Cluster::local(2, WORKERS)?;
     let mut crew = Vec::new();
     for index in 0..WORKERS as usize {
@@ -47,7 +47,7 @@ fn real_rate(mode: Mode) -> Result<f64> {
         for (i, (session, train, _, x)) in crew.iter().enumerate() {
             let is_over = &is_over;
             running.push(threads.spawn(move || -> Result<()> {
-                let pace = PACE * if i as u32 == SLOW { SLOWNESS } else { 1 };
+                let pace = PACE * if i as u32 == SLOW { slowness } else { 1 };
                 while !is_over.load(Ordering::Relaxed) {
                     std::thread::sleep(pace);
                     train.run(&**session, &[(x, Tensor::scalar(1.0f32))], &[])?;
@@ -73,20 +73,28 @@ fn real_rate(mode: Mode) -> Result<f64> {
 }
 
 /// The same in virtual time.
-fn simulated_rate(mode: Mode) -> f64 {
+fn simulated_rate(mode: Mode, slowness: u32) -> f64 {
     let mut job = TrainJob::new(WORKERS, 2, mode, NetDescription::dense(8, 2, 1e10, 1));
     job.worker.flops_per_second = 1e10 / PACE.as_secs_f64();
-    let slow_workers = vec![(SLOW, f64::from(SLOWNESS))];
+    let slow_workers = vec![(SLOW, f64::from(slowness))];
     job.straggler = Straggler { slow_workers, ..Straggler::default() };
-    job.updates = if job.is_asynchronous() { 400 } else { 100 };
+    job.updates = if job.is_asynchronous() { 200 } else { 50 };
     job.run().unwrap().steps_per_second
 }
 
+/// What is left of the rate when one worker is slow. Rates themselves depend on how busy the machine is
+/// that runs this test.
 #[test]
-fn simulated_rates_are_those_of_real_trainings() {
+fn a_slow_worker_costs_what_it_costs_a_real_training() {
     for mode in [Mode::Async, Mode::sync(), Mode::Backup { spare: 1 }, Mode::Stale { bound: 3 }] {
-        let (real, simulated) = (real_rate(mode).unwrap(), simulated_rate(mode));
-        println!("{mode:?}: {real:.2} updates per second, simulated {simulated:.2}");
+        let [slow, healthy] = std::thread::scope(|threads| {
+            [SLOWNESS, 1]
+                .map(|slowness| threads.spawn(move || real_rate(mode, slowness)))
+                .map(|thread| thread.join().unwrap().unwrap())
+        });
+        let real = slow / healthy;
+        let simulated = simulated_rate(mode, SLOWNESS) / simulated_rate(mode, 1);
+        println!("{mode:?}: {real:.3} of {healthy:.2} per second is left, simulated {simulated:.3}");
         let ratio = simulated / real;
         assert!((0.7..1.43).contains(&ratio), "{mode:?}: {real} real, {simulated} simulated");
     }
