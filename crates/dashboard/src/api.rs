@@ -6,10 +6,11 @@ use std::time::Duration;
 use http::StatusCode;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use thalweg_kernel::DeviceName;
 use thalweg_ops::Registry;
 use thalweg_proto::{self as pb, Codec};
-use thalweg_tensor::{Bytes, Result, bail, err};
-use tokio::sync::Semaphore;
+use thalweg_tensor::{Bytes, Code, Result, bail, ensure, err};
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::cluster::ClusterWatch;
 use crate::graph::{self, Placed};
@@ -23,6 +24,8 @@ use crate::web::reply::{JSON, Reply};
 const REQUESTS_MAX: usize = 8;
 /// How long a trace waits for a step of a client.
 const TRACE_LIMIT: Duration = Duration::from_secs(30);
+/// Most tasks on which a step is waited for at once.
+const MASTERS_MAX: usize = 64;
 /// The id of the simulated step.
 const SIMULATED: &str = "simulated";
 
@@ -31,7 +34,7 @@ pub(crate) struct Api {
     pub(crate) sources: Arc<Sources>,
     permits: Arc<Semaphore>,
     /// One step is traced, and one simulated, at a time.
-    tracing: Arc<Semaphore>,
+    tracing: Semaphore,
     simulating: Arc<Semaphore>,
 }
 
@@ -47,13 +50,36 @@ pub(crate) struct Sources {
     pub(crate) simulation: Option<Arc<dyn Simulation>>,
     /// The last simulation.
     pub(crate) simulated: Mutex<Option<Arc<Simulated>>>,
+    /// The last graph that was asked for: to place one takes long.
+    pub(crate) last_graph: Mutex<Option<(ShownGraph, Bytes)>>,
+}
+
+/// What the answer of `/api/graph` is made from.
+pub(crate) struct ShownGraph {
+    /// The serialized graph of event files; none for that of the file.
+    recorded: Option<Bytes>,
+    devices: Vec<DeviceName>,
+    simulated: Option<Arc<Simulated>>,
+}
+
+impl PartialEq for ShownGraph {
+    fn eq(&self, other: &ShownGraph) -> bool {
+        let is_same_simulation = match (&self.simulated, &other.simulated) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        is_same_simulation && self.recorded == other.recorded && self.devices == other.devices
+    }
 }
 
 impl Api {
     pub(crate) fn new(sources: Sources) -> Api {
-        let one = || Arc::new(Semaphore::new(1));
-        let permits = Arc::new(Semaphore::new(REQUESTS_MAX));
-        Api { sources: Arc::new(sources), permits, tracing: one(), simulating: one() }
+        Api {
+            sources: Arc::new(sources),
+            permits: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            tracing: Semaphore::new(1),
+            simulating: Arc::new(Semaphore::new(1)),
+        }
     }
 
     /// Answers a GET.
@@ -72,7 +98,7 @@ impl Api {
             return Reply::method_not_allowed("POST");
         }
         // Where the answer depends on event files, these are read first.
-        let is_of_files = !matches!(path, "/api/state" | "/api/simulation" | "/api/image");
+        let is_of_files = !matches!(path, "/api/simulation" | "/api/image");
         if let Some(logdir) = self.sources.logdir.as_ref().filter(|_| is_of_files) {
             logdir.ask().await;
         }
@@ -85,10 +111,10 @@ impl Api {
         let sources = self.sources.clone();
         match path {
             "/api/trace" => {
-                let Ok(_permit) = self.tracing.clone().try_acquire_owned() else {
+                let Ok(_permit) = self.tracing.try_acquire() else {
                     return Reply::refusal(StatusCode::CONFLICT, "a step is being traced already");
                 };
-                blocking(&self.permits, move || sources.trace()).await
+                sources.trace().await.unwrap_or_else(|e| Reply::error(&e))
             }
             "/api/simulation" => {
                 let changes = match Changes::parse(body) {
@@ -131,7 +157,7 @@ impl Sources {
         Ok(match path {
             "/api/state" => Reply::json(&self.state()),
             "/api/graph" => match self.graph(query.get("run"))? {
-                Some(graph) => Reply::json(&graph),
+                Some(reply) => reply,
                 None => absent("graph", "--graph, and no event file has one"),
             },
             "/api/steps" => Reply::json(&self.steps()?),
@@ -207,23 +233,42 @@ impl Sources {
         })
     }
 
-    fn graph(&self, run: Option<&str>) -> Result<Option<Value>> {
-        if let Some(graph) = self.graph.as_ref().filter(|_| run.is_none()) {
-            let placed = match (&self.simulation, &self.cluster) {
-                (Some(_), _) => placed_by(&self.simulated()?.timeline),
-                (None, Some(cluster)) => {
-                    graph::placed_on(graph, &self.registry, &cluster.devices())
-                }
-                (None, None) => Placed::new(),
-            };
-            return Ok(Some(graph::to_json(graph, &self.registry, &placed)));
-        }
-        let Some(bytes) = self.logdir.as_ref().and_then(|logdir| logdir.graph(run)) else {
-            return Ok(None);
+    /// The graph of the file, or of the event files; placed where there are devices for it.
+    fn graph(&self, run: Option<&str>) -> Result<Option<Reply>> {
+        let of_file = self.graph.as_ref().filter(|_| run.is_none());
+        let recorded = match of_file {
+            Some(_) => None,
+            None => self.logdir.as_ref().and_then(|logdir| logdir.graph(run)),
         };
-        let def = pb::GraphDef::decode_from(&mut Bytes::clone(&bytes))
-            .map_err(|e| err!(DataLoss, "the graph of the event file cannot be read: {e}"))?;
-        Ok(Some(graph::to_json(&def, &self.registry, &Placed::new())))
+        if of_file.is_none() && recorded.is_none() {
+            return Ok(None);
+        }
+        let devices = self.cluster.as_ref().map_or_else(Vec::new, |cluster| cluster.devices());
+        let simulated = match (&self.simulation, of_file) {
+            (Some(_), Some(_)) => Some(self.simulated()?),
+            _ => None,
+        };
+        let shown = ShownGraph { recorded, devices, simulated };
+        let mut last = self.last_graph.lock();
+        if let Some((_, json)) = last.as_ref().filter(|(of, _)| *of == shown) {
+            return Ok(Some(Reply::new(JSON, json.clone())));
+        }
+        let decoded = match &shown.recorded {
+            Some(bytes) => {
+                Some(pb::GraphDef::decode_from(&mut Bytes::clone(bytes)).map_err(|e| {
+                    err!(DataLoss, "the graph of the event file cannot be read: {e}")
+                })?)
+            }
+            None => None,
+        };
+        let Some(def) = decoded.as_ref().or(of_file) else { return Ok(None) };
+        let placed = match &shown.simulated {
+            Some(simulated) => placed_by(&simulated.timeline),
+            None => graph::placed_on(def, &self.registry, &shown.devices),
+        };
+        let json: Bytes = graph::to_json(def, &self.registry, &placed).to_string().into();
+        *last = Some((shown, json.clone()));
+        Ok(Some(Reply::new(JSON, json)))
     }
 
     fn steps(&self) -> Result<Value> {
@@ -264,14 +309,34 @@ impl Sources {
         Ok(Reply::json(&json!({ "timeline": result.timeline, "train": result.train })))
     }
 
-    fn trace(&self) -> Result<Reply> {
-        let Some(tracer) = &self.tracer else {
+    /// Traces the next step on every task that has a session of a client; the first that was run is the
+    /// answer, and others are listed when they have been run.
+    async fn trace(&self) -> Result<Reply> {
+        let (Some(tracer), Some(cluster)) = (&self.tracer, &self.cluster) else {
             bail!(Unimplemented, "there is no cluster whose steps this dashboard can trace")
         };
-        match tracer.trace_next(TRACE_LIMIT)? {
-            Some(step) => Ok(Reply::json(&json!({ "id": self.steps.add(step) }))),
-            None => Err(err!(DeadlineExceeded, "no step was run")),
+        cluster.ask().await;
+        let masters = cluster.masters();
+        ensure!(!masters.is_empty(), FailedPrecondition, "no client has a session on the cluster");
+        let (sender, mut traced) = mpsc::unbounded_channel();
+        for master in masters.into_iter().take(MASTERS_MAX) {
+            let (tracer, steps, sender) = (tracer.clone(), self.steps.clone(), sender.clone());
+            tokio::task::spawn_blocking(move || {
+                let step = tracer.trace_next(&master, TRACE_LIMIT);
+                // Nobody waits for the later ones.
+                let _ = sender.send(step.map(|step| steps.add(step)));
+            });
         }
+        drop(sender);
+        let mut failure = err!(DeadlineExceeded, "no step was run");
+        while let Some(step) = traced.recv().await {
+            match step {
+                Ok(id) => return Ok(Reply::json(&json!({ "id": id }))),
+                Err(e) if e.code() == Code::DeadlineExceeded => {}
+                Err(e) => failure = e,
+            }
+        }
+        Err(failure)
     }
 }
 

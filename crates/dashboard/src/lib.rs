@@ -32,7 +32,7 @@ use tokio::task::JoinSet;
 
 pub use cluster::ClusterSource;
 pub use simulation::{Changes, Simulated, Simulation, TrainChanges};
-pub use steps::{TaskClock, TracedStep, Tracer};
+pub use steps::{ClockOffset, StepTimeline, Tracer};
 
 use api::{Api, Sources};
 use cluster::ClusterWatch;
@@ -85,6 +85,7 @@ impl Dashboard {
             tracer: options.tracer,
             simulation: options.simulation,
             simulated: Mutex::default(),
+            last_graph: Mutex::default(),
         };
         Ok(Dashboard { sources })
     }

@@ -1,4 +1,4 @@
-//! Steps whose timelines are known: traced in a cluster, recorded in event files, or simulated.
+//! Measured steps: traced in a cluster, or recorded in event files.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,29 +21,27 @@ const METADATA_BYTES_MAX: usize = 64 << 20;
 
 /// Traces steps of a cluster that runs.
 pub trait Tracer: Send + Sync {
-    /// Traces the next step that a client of the cluster runs; none if there was none within `timeout`. It
-    /// blocks.
-    fn trace_next(&self, timeout: Duration) -> Result<Option<TracedStep>>;
+    /// Traces the next step that a client runs on the master at `address`, and blocks until it has ended; the
+    /// error is `DeadlineExceeded` if there was none within `timeout`.
+    fn trace_next(&self, address: &str, timeout: Duration) -> Result<StepTimeline>;
 }
 
-/// A step and its timeline.
+/// A measured step.
 #[derive(Clone, Debug, Default)]
-pub struct TracedStep {
+pub struct StepTimeline {
     /// What it is called, with its session.
     pub label: String,
     /// When it began, since 1970.
     pub time_ms: u64,
-    /// Whether it was simulated.
-    pub is_simulated: bool,
     /// What it did.
     pub timeline: Timeline,
     /// The clocks of its tasks.
-    pub clocks: Vec<TaskClock>,
+    pub clocks: Vec<ClockOffset>,
 }
 
 /// How far the clock of a task is from that of the task that traced.
 #[derive(Clone, Debug)]
-pub struct TaskClock {
+pub struct ClockOffset {
     /// The task.
     pub task: String,
     /// What was subtracted from its times, in seconds.
@@ -58,13 +56,13 @@ pub(crate) struct Steps(Mutex<Numbered>);
 
 #[derive(Default)]
 struct Numbered {
-    steps: VecDeque<(u64, TracedStep)>,
+    steps: VecDeque<(u64, StepTimeline)>,
     next: u64,
 }
 
 impl Steps {
     /// Adds a step; returns its id.
-    pub(crate) fn add(&self, step: TracedStep) -> String {
+    pub(crate) fn add(&self, step: StepTimeline) -> String {
         let mut all = self.0.lock();
         all.next += 1;
         let id = all.next;
@@ -92,11 +90,11 @@ impl Steps {
             return;
         }
         let of_run = if run == "." { String::new() } else { format!(" of {run}") };
-        self.add(TracedStep {
+        self.add(StepTimeline {
             label: format!("{}, step {step}{of_run}", tagged.tag),
             time_ms: (wall_time * 1e3) as u64,
             timeline,
-            ..TracedStep::default()
+            ..StepTimeline::default()
         });
     }
 
@@ -114,7 +112,7 @@ impl Steps {
                 "label": step.label,
                 "seconds": step.timeline.seconds,
                 "time_ms": step.time_ms,
-                "simulated": step.is_simulated,
+                "simulated": false,
             })
         });
         json!({ "steps": steps.collect::<Vec<_>>() })
@@ -124,7 +122,7 @@ impl Steps {
     pub(crate) fn timeline(&self, id: &str) -> Result<Value> {
         let step = self.find(id)?;
         let mut json = timeline_to_json(&step.timeline);
-        let clock = |clock: &TaskClock| {
+        let clock = |clock: &ClockOffset| {
             json!({
                 "task": clock.task,
                 "offset_seconds": clock.offset_seconds,
@@ -140,7 +138,7 @@ impl Steps {
         Ok(timeline_to_trace_events(&self.find(id)?.timeline))
     }
 
-    fn find(&self, id: &str) -> Result<TracedStep> {
+    fn find(&self, id: &str) -> Result<StepTimeline> {
         let all = self.0.lock();
         let mut steps = all.steps.iter();
         let found =
@@ -159,10 +157,10 @@ mod tests {
         assert!(steps.is_empty());
         for i in 0..STEPS_MAX + 5 {
             let clocks =
-                vec![TaskClock { task: "t".into(), offset_seconds: 0.5, error_seconds: 0.1 }];
+                vec![ClockOffset { task: "t".into(), offset_seconds: 0.5, error_seconds: 0.1 }];
             let label = format!("step {i}");
             assert_eq!(
-                steps.add(TracedStep { label, clocks, ..TracedStep::default() }),
+                steps.add(StepTimeline { label, clocks, ..StepTimeline::default() }),
                 (i + 1).to_string()
             );
         }

@@ -72,14 +72,13 @@ impl ResourceManager {
         self.resources.lock().values().cloned().collect()
     }
 
-    /// All there is with containers and names, in the order of these.
-    pub fn all_named(&self) -> Vec<(Arc<str>, Arc<str>, Arc<dyn Resource>)> {
-        let named = |((container, name, _), resource): (&Key, &Arc<dyn Resource>)| {
-            (container.clone(), name.clone(), resource.clone())
-        };
-        let mut found: Vec<_> = self.resources.lock().iter().map(named).collect();
-        found.sort_by(|a, b| (&a.0, &a.1, a.2.kind()).cmp(&(&b.0, &b.1, b.2.kind())));
-        found
+    /// All there is with names, in the order of containers and names.
+    pub fn all_named(&self) -> Vec<(Arc<str>, Arc<dyn Resource>)> {
+        let mut found: Vec<_> = self.resources.lock().clone().into_iter().collect();
+        found.sort_by(|((a_container, a, _), left), ((b_container, b, _), right)| {
+            (a_container, a, left.kind()).cmp(&(b_container, b, right.kind()))
+        });
+        found.into_iter().map(|((_, name, _), resource)| (name, resource)).collect()
     }
 
     /// All of one type, with their containers and names, in the order of these.

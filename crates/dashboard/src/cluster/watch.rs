@@ -58,9 +58,14 @@ impl ClusterWatch {
         })
     }
 
-    /// The tasks and events of the last round; waits for one if the last is long ago.
-    pub(crate) async fn snapshot(&self) -> Value {
+    /// A client asks: waits for a round if the last is long ago.
+    pub(crate) async fn ask(&self) {
         self.attention.ask(FRESH_FOR, LIMIT + INTERVAL).await;
+    }
+
+    /// The tasks and events of the last round.
+    pub(crate) async fn snapshot(&self) -> Value {
+        self.ask().await;
         self.history.lock().to_json()
     }
 
@@ -69,6 +74,17 @@ impl ClusterWatch {
         let history = self.history.lock();
         let statuses = history.tasks.iter().filter_map(|task| task.last.as_ref());
         statuses.flat_map(|s| &s.devices).filter_map(|name| name.parse().ok()).collect()
+    }
+
+    /// Addresses of the tasks on which clients have sessions.
+    pub(crate) fn masters(&self) -> Vec<String> {
+        let history = self.history.lock();
+        let has_session = |state: &Option<TaskState>| match state {
+            Some(TaskState::Alive(status)) => status.master_sessions > 0,
+            _ => false,
+        };
+        let masters = history.tasks.iter().filter(|task| has_session(&task.state));
+        masters.map(|task| task.of.address.clone()).collect()
     }
 
     /// Asks the tasks for ever; the caller ends it by dropping it.

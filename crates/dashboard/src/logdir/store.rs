@@ -142,7 +142,7 @@ impl Store {
 
     fn add_graph(&mut self, run: &str, graph: &Bytes) {
         let run = self.runs.entry(run.to_owned()).or_default();
-        let replaced = run.graph.as_ref().map_or(0, |old| old.len());
+        let replaced = run.graph.as_ref().map_or(0, Bytes::len);
         let used = (self.bytes - replaced).saturating_add(graph.len());
         if graph.len() <= GRAPH_BYTES_MAX && used <= BYTES_MAX {
             self.bytes = used;
@@ -197,12 +197,18 @@ mod tests {
         png[..4].copy_from_slice(b"\x89PNG");
         let png = Bytes::from(png);
         for step in 0..100 {
-            store.add("a", event(step, summary::images("i", 1, 1, &[png.clone()]).unwrap()));
+            store.add(
+                "a",
+                event(step, summary::images("i", 1, 1, std::slice::from_ref(&png)).unwrap()),
+            );
             assert!(store.bytes <= (IMAGES_MAX + 1) * (png.len() + 100), "{}", store.bytes);
         }
         for i in 0..400 {
             let tag = format!("i{i}");
-            store.add("a", event(1, summary::images(&tag, 1, 1, &[png.clone()]).unwrap()));
+            store.add(
+                "a",
+                event(1, summary::images(&tag, 1, 1, std::slice::from_ref(&png)).unwrap()),
+            );
         }
         assert!(store.bytes <= BYTES_MAX, "{}", store.bytes);
     }

@@ -80,7 +80,7 @@ impl Value {
             Content::Histo(histogram) => Some(Value::Histogram(buckets(&histogram))),
             Content::Image(image) => {
                 let size = (u32::try_from(image.width).ok()?, u32::try_from(image.height).ok()?);
-                Some(Value::Images(vec![read_image(size, image.encoded_image_string)?]))
+                Some(Value::Images(vec![read_image(size, &image.encoded_image_string)?]))
             }
             Content::Tensor(tensor) => match plugin {
                 "scalars" => number(&tensor).map(Value::Scalar),
@@ -142,7 +142,7 @@ fn buckets(histogram: &pb::HistogramProto) -> Vec<[f64; 3]> {
             left = right.max(left);
         }
     }
-    merged(buckets)
+    merged(&buckets)
 }
 
 /// TensorFlow 2's histogram: a row of left limit, right limit and count for each bucket.
@@ -160,11 +160,11 @@ fn tensor_buckets(proto: &pb::TensorProto) -> Option<Vec<[f64; 3]>> {
         }
         _ => return None,
     };
-    Some(merged(buckets))
+    Some(merged(&buckets))
 }
 
 /// At most [`BUCKETS_MAX`] buckets.
-fn merged(buckets: Vec<[f64; 3]>) -> Vec<[f64; 3]> {
+fn merged(buckets: &[[f64; 3]]) -> Vec<[f64; 3]> {
     let group = buckets.len().div_ceil(BUCKETS_MAX).max(1);
     let merge = |group: &[[f64; 3]]| {
         let count = group.iter().map(|[_, _, count]| count).sum();
@@ -180,12 +180,12 @@ fn tensor_images(proto: &pb::TensorProto) -> Option<Vec<Image>> {
     let size = |text: &Bytes| std::str::from_utf8(text).ok()?.parse::<u32>().ok();
     let size = (size(width)?, size(height)?);
     let images = files.iter().take(IMAGES_MAX);
-    let images: Vec<Image> = images.filter_map(|bytes| read_image(size, bytes.clone())).collect();
+    let images: Vec<Image> = images.filter_map(|bytes| read_image(size, bytes)).collect();
     (!images.is_empty()).then_some(images)
 }
 
 /// An image in a format that cannot contain scripts.
-fn read_image((width, height): (u32, u32), bytes: Bytes) -> Option<Image> {
+fn read_image((width, height): (u32, u32), bytes: &Bytes) -> Option<Image> {
     let kind = match &bytes[..] {
         [0x89, b'P', b'N', b'G', ..] => "image/png",
         [0xff, 0xd8, 0xff, ..] => "image/jpeg",
@@ -193,7 +193,7 @@ fn read_image((width, height): (u32, u32), bytes: Bytes) -> Option<Image> {
         _ => return None,
     };
     // A copy: the bytes are a view of the whole event.
-    let bytes = Bytes::copy_from_slice(&bytes);
+    let bytes = Bytes::copy_from_slice(bytes);
     (bytes.len() <= IMAGE_BYTES_MAX).then_some(Image { width, height, kind, bytes })
 }
 

@@ -106,9 +106,8 @@ impl Service {
         let mut nodes = master.waits(waits_max);
         nodes.extend(worker.waits(waits_max));
         let held = task.resources.all_named();
-        let variables =
-            || held.iter().map(|(_, _, held)| held).filter(|held| held.kind() == "Variable");
-        let queue = |(_, name, held): &(Arc<str>, Arc<str>, Arc<dyn Resource>)| {
+        let variables = || held.iter().map(|(_, held)| held).filter(|r| r.kind() == "Variable");
+        let queue = |(name, held): &(Arc<str>, Arc<dyn Resource>)| {
             let size = held.queue_size()?;
             let capacity = size.capacity.map_or(-1, |max| i64::try_from(max).unwrap_or(i64::MAX));
             Some(QueueInfo { name: name.to_string(), size: size.elements, capacity })
