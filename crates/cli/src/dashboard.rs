@@ -1,11 +1,15 @@
 //! `thalweg dashboard`: a cluster, its steps and its training in a browser.
 
+pub(crate) mod live;
+pub(crate) mod simulated;
+
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use thalweg_dashboard::{ClusterSource, Dashboard, Options, check_token};
+use thalweg_dashboard::{ClusterSource, Dashboard, Options, Simulation, check_token};
+use thalweg_plan::Choice;
 use thalweg_proto as pb;
 use thalweg_runtime::system_environment;
 use thalweg_storage::ByUrl;
@@ -14,9 +18,12 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use self::live::MasterTracer;
+use self::simulated::SimulatedStep;
 use crate::orphans::{self, Children};
 use crate::ports::parse_port;
 use crate::server::{IO_THREADS, join, parse_cluster};
+use crate::simulate::{self, CostFlags, StepFlags};
 use crate::{Failure, Registry, descriptors, graph_file};
 
 /// The usual port.
@@ -40,8 +47,15 @@ pub struct Args {
     logdir: Option<String>,
 
     /// File with a graph: a GraphDef, MetaGraphDef or SavedModel, binary or text
-    #[arg(long, value_name = "FILE", help_heading = "Show")]
+    #[arg(value_name = "GRAPH", help_heading = "Show")]
     graph: Option<PathBuf>,
+
+    /// Simulate a step of GRAPH on the devices of this file, with sliders for their speeds
+    #[arg(long, value_name = "DEVICES", requires = "graph", help_heading = "Show")]
+    simulate: Option<PathBuf>,
+
+    #[command(flatten)]
+    step: StepFlags,
 
     /// Address to listen on
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1", help_heading = "Listen")]
@@ -61,7 +75,7 @@ pub struct Args {
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
     let usage = |e: thalweg_tensor::Error| Failure::Usage(e.to_string());
     if args.connect.is_none() && args.logdir.is_none() && args.graph.is_none() {
-        let sentence = "there is nothing to show: give --connect, --logdir or --graph";
+        let sentence = "there is nothing to show: give --connect, --logdir or GRAPH";
         return Err(Failure::Usage(sentence.into()));
     }
     if let Some(token) = &args.token {
@@ -69,15 +83,37 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     }
     let cluster = args.connect.as_deref().map(cluster_source).transpose().map_err(usage)?;
     let graph = args.graph.as_deref().map(read_graph).transpose()?;
+    let simulation = match (&args.simulate, &args.graph) {
+        (Some(devices), Some(graph)) => Some(simulation(args, devices, graph, registry)?),
+        _ => None,
+    };
     let options = Options {
         cluster,
         logdir: args.logdir.clone().map(|root| (Arc::new(ByUrl::default()) as _, root)),
         graph,
+        simulation,
+        tracer: args.connect.is_some().then(|| Arc::new(MasterTracer) as _),
         ..options(title(args), registry)
     };
     let dashboard = Dashboard::new(options)?;
     descriptors::raise_limit();
     runtime()?.block_on(serve(args, dashboard, out))
+}
+
+/// What the sliders change.
+fn simulation(
+    args: &Args,
+    devices: &Path,
+    graph: &Path,
+    registry: &Registry,
+) -> Result<Arc<dyn Simulation>, Failure> {
+    if args.step.fetches.is_empty() && args.step.targets.is_empty() {
+        let sentence = "--simulate plays a step: give --fetch NAME or --target NODE";
+        return Err(Failure::Usage(sentence.into()));
+    }
+    let flags = CostFlags { devices: Some(devices.to_owned()), ..CostFlags::default() };
+    let simulation = simulate::simulation(graph, &flags, registry)?;
+    Ok(Arc::new(SimulatedStep::new(simulation, args.step.choice()?, Choice::Auto)))
 }
 
 /// The I/O threads of a dashboard.

@@ -161,6 +161,10 @@ impl MeasuredSource<'_> {
     fn ratio(&self, graph: &Graph, id: NodeId, name: &str, device: &DeviceDescription) -> f64 {
         let measured_on = self.devices.iter().find(|d| d.name.to_string() == name);
         let Some(measured_on) = measured_on else { return 1.0 };
+        let speed = |d: &DeviceDescription| (d.flops_per_second, d.memory_bytes_per_second);
+        if speed(device) == speed(measured_on) {
+            return 1.0;
+        }
         let here = StaticCosts.cost(graph, id, device).seconds;
         let there = StaticCosts.cost(graph, id, measured_on).seconds;
         if there > 0.0 { here / there } else { 1.0 }
@@ -174,8 +178,12 @@ impl CostSource for MeasuredSource<'_> {
         if !self.measured.nodes.contains_key(&node.name) {
             return estimate;
         }
-        let seconds = match self.measured.find(node, &device.name.to_string()) {
-            Some(measurement) => device.start_seconds + measurement.seconds,
+        let name = device.name.to_string();
+        let seconds = match self.measured.find(node, &name) {
+            // The device may be asked for with another speed than it was measured with.
+            Some(measurement) => {
+                device.start_seconds + measurement.seconds * self.ratio(graph, id, &name, device)
+            }
             None => match self.measured.find_elsewhere(node, device) {
                 Some((name, measurement)) => {
                     device.start_seconds + measurement.seconds * self.ratio(graph, id, name, device)

@@ -113,12 +113,23 @@ impl Simulation {
 
     /// Plans a step as a session does.
     pub fn plan(&self, step: &StepChoice, choice: Choice) -> Result<PlannedStep> {
+        self.plan_with(step, choice, &Factors::default())
+    }
+
+    /// Plans a step on devices and links of other speeds than described.
+    pub fn plan_with(
+        &self,
+        step: &StepChoice,
+        choice: Choice,
+        factors: &Factors,
+    ) -> Result<PlannedStep> {
         let signature = self.signature(step)?;
         let costs = MeasuredSource { measured: &self.measured, devices: &self.devices };
+        let (devices, links) = factors.apply(&self.devices, &self.machines.links);
         let pins = Pins::default();
         let target = Target {
-            devices: &self.devices,
-            links: &self.machines.links,
+            devices: &devices,
+            links: &links,
             costs: &costs,
             kernels: &self.kernels,
             pins: &pins,
@@ -136,8 +147,7 @@ impl Simulation {
         let rows = placed.ids().filter(|id| !placed.node(*id).role().is_transfer()).map(row);
         let rows = rows.collect();
         let plan = partition_step((placed, placement), &signature, &target)?;
-        let links = &self.machines.links;
-        let program = StepProgram::new(&plan.partitions, &self.devices, links, &costs)?;
+        let program = StepProgram::new(&plan.partitions, &devices, &links, &costs)?;
         Ok(PlannedStep { choice, placement: rows, program })
     }
 

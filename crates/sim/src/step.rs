@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Endpoint, Graph, Node, NodeId, Role, tensor_bytes};
-use thalweg_kernel::DeviceDescription;
+use thalweg_kernel::{DeviceDescription, DeviceSpec};
 use thalweg_plan::{CostSource, Links, Partition};
 use thalweg_tensor::{DType, Result, err};
 
@@ -26,6 +26,54 @@ pub struct Factors {
     pub links: BTreeMap<(u32, u32), f64>,
     /// How much faster all other links are; 0 means as described.
     pub all_links: f64,
+}
+
+impl Factors {
+    /// Devices and links that are as much faster.
+    pub(crate) fn apply(
+        &self,
+        devices: &[DeviceDescription],
+        links: &Links,
+    ) -> (Vec<DeviceDescription>, Links) {
+        let (mut devices, mut links) = (devices.to_vec(), links.clone());
+        for (i, factor) in &self.devices {
+            let Some(device) = devices.get_mut(*i as usize) else { continue };
+            device.flops_per_second *= factor;
+            device.memory_bytes_per_second *= factor;
+            device.start_seconds /= factor;
+        }
+        let numbers = task_numbers(&devices);
+        let faster = |(latency, rate): (f64, f64), factor: f64| (latency / factor, rate * factor);
+        let task = |number: u32| {
+            let device = numbers.iter().position(|&t| t == number)?;
+            let name = &devices[device].name;
+            let (job, task) = (Some(name.job.clone()), Some(name.task));
+            Some((DeviceSpec { job, task, ..DeviceSpec::default() }, name))
+        };
+        let single = self.links.iter().filter_map(|(&(from, to), &factor)| {
+            let ((from, a), (to, b)) = (task(from)?, task(to)?);
+            Some((from, to, faster(links.between(a, b), factor)))
+        });
+        let single: Vec<_> = single.collect();
+        if self.all_links > 0.0 {
+            links.between_tasks = faster(links.between_tasks, self.all_links);
+            for (.., link) in &mut links.exceptions {
+                *link = faster(*link, self.all_links);
+            }
+        }
+        links.exceptions.extend(single);
+        (devices, links)
+    }
+}
+
+/// For each device, a number of its task; the first device's is 0.
+fn task_numbers(devices: &[DeviceDescription]) -> Vec<u32> {
+    let mut numbers = FxHashMap::default();
+    let number = |d: &DeviceDescription| {
+        let next = numbers.len() as u32;
+        *numbers.entry((d.name.job.clone(), d.name.replica, d.name.task)).or_insert(next)
+    };
+    devices.iter().map(number).collect()
 }
 
 /// A played step.
@@ -85,13 +133,8 @@ impl StepProgram {
         links: &Links,
         costs: &dyn CostSource,
     ) -> Result<StepProgram> {
-        let mut numbers = FxHashMap::default();
-        let tasks = devices.iter().map(|d| {
-            let next = numbers.len() as u32;
-            *numbers.entry((&d.name.job, d.name.replica, d.name.task)).or_insert(next)
-        });
         let mut program = StepProgram {
-            tasks: tasks.collect(),
+            tasks: task_numbers(devices),
             names: devices.iter().map(|d| d.name.to_string().into()).collect(),
             devices: devices.to_vec(),
             links: links.clone(),

@@ -77,7 +77,8 @@ fn a_bound_holds_the_fast_workers_back() {
     }
     assert!(last < free.steps_per_second);
     // In the long run all have the pace of the slowest.
-    let tight = TrainJob { updates: 200, ..with_slow_worker(job(4, 2, Mode::Stale { bound: 1 }), 1, 5.0) };
+    let tight =
+        TrainJob { updates: 200, ..with_slow_worker(job(4, 2, Mode::Stale { bound: 1 }), 1, 5.0) };
     let report = tight.run().unwrap();
     assert!(close(report.steps_per_second, 4.0 / (5.0 * COMPUTE), 0.1), "{report:?}");
 }
@@ -148,7 +149,8 @@ fn the_chief_aborts_a_round_when_it_is_back() {
 #[test]
 fn checkpoints_take_time_beside_training() {
     let net = NetDescription::dense(400_000_000, 4, 1e10, 8);
-    let mut slow = TrainJob { net, checkpoint_every: 1, disk_bandwidth: 1e8, ..job(2, 2, Mode::sync()) };
+    let mut slow =
+        TrainJob { net, checkpoint_every: 1, disk_bandwidth: 1e8, ..job(2, 2, Mode::sync()) };
     slow.worker.flops_per_second = 1e11;
     let report = slow.run().unwrap();
     // Each takes 2 s, and the next begins with the first update after it.
@@ -162,14 +164,14 @@ fn checkpoints_take_time_beside_training() {
 #[test]
 fn interfaces_are_shared() {
     let net = NetDescription::dense(100_000_000, 4, 0.0, 1);
-    let step = |workers| {
-        TrainJob::new(workers, 4, Mode::Async, net.clone()).run().unwrap().median_seconds
-    };
+    let step =
+        |workers| TrainJob::new(workers, 4, Mode::Async, net.clone()).run().unwrap().median_seconds;
     let (one, eight, sixteen) = (step(1), step(8), step(16));
     // One worker is limited by its own interface, many by those of the servers.
     assert!(one > 0.08 && one < 0.2, "{one}");
     assert!(close(sixteen, 2.0 * eight, 0.2), "{eight} {sixteen}");
-    let fast = Network { worker_bandwidth: 1.25e10, server_bandwidth: 1.25e10, ..Network::default() };
+    let fast =
+        Network { worker_bandwidth: 1.25e10, server_bandwidth: 1.25e10, ..Network::default() };
     let faster = TrainJob { network: fast, ..TrainJob::new(16, 4, Mode::Async, net.clone()) };
     assert!(faster.run().unwrap().median_seconds < sixteen / 2.0);
 }

@@ -56,9 +56,8 @@ fn real_rate(mode: Mode, slowness: u32) -> Result<f64> {
                 leave.map_or(Ok(()), |leave| session.run(&[], &[], &[leave]).map(|_| ()))
             }));
         }
-        let updates = || -> Result<i64> {
-            session.run(&[], &[&train.global_step], &[])?[0].scalar_value()
-        };
+        let updates =
+            || -> Result<i64> { session.run(&[], &[&train.global_step], &[])?[0].scalar_value() };
         // The first steps make plans.
         std::thread::sleep(Duration::from_secs(1));
         let (first, begin) = (updates()?, Instant::now());
@@ -94,7 +93,9 @@ fn a_slow_worker_costs_what_it_costs_a_real_training() {
         });
         let real = slow / healthy;
         let simulated = simulated_rate(mode, SLOWNESS) / simulated_rate(mode, 1);
-        println!("{mode:?}: {real:.3} of {healthy:.2} per second is left, simulated {simulated:.3}");
+        println!(
+            "{mode:?}: {real:.3} of {healthy:.2} per second is left, simulated {simulated:.3}"
+        );
         let ratio = simulated / real;
         assert!((0.7..1.43).contains(&ratio), "{mode:?}: {real} real, {simulated} simulated");
     }

@@ -38,7 +38,8 @@ fn main() -> Result<()> {
     let folder = Path::new(&folder);
     let failed = |e: std::io::Error| err!(Unavailable, "{}: {e}", folder.display());
     std::fs::create_dir_all(folder).map_err(failed)?;
-    for (name, figure) in [("null-step", null_step()?), ("scaling", scaling()?), ("backup", backup()?)]
+    for (name, figure) in
+        [("null-step", null_step()?), ("scaling", scaling()?), ("backup", backup()?)]
     {
         let (csv, chart) = figure;
         println!("{name}\n{csv}");
@@ -69,7 +70,12 @@ fn null_step() -> Result<(String, Chart)> {
         let mut points = Vec::new();
         for workers in NULL_WORKERS {
             let straggler = Straggler { sigma: 0.1, ..Straggler::default() };
-            let job = TrainJob { updates: 20, network: network(), straggler, ..job(workers, 16, Mode::sync(), &net) };
+            let job = TrainJob {
+                updates: 20,
+                network: network(),
+                straggler,
+                ..job(workers, 16, Mode::sync(), &net)
+            };
             let report = job.run()?;
             let paper = match workers {
                 1 => first.to_string(),
@@ -114,7 +120,8 @@ fn inception_job(workers: u32, mode: Mode) -> TrainJob {
 
 /// Figures 7 and 8: steps with 25 to 200 workers.
 fn scaling() -> Result<(String, Chart)> {
-    let mut csv = "mode,workers,median_seconds,p10,p90,images_per_second,ratio_to_async\n".to_owned();
+    let mut csv =
+        "mode,workers,median_seconds,p10,p90,images_per_second,ratio_to_async\n".to_owned();
     let mut lines = Vec::new();
     let mut medians = Vec::new();
     for (name, mode) in [("asynchronous", Mode::Async), ("synchronous", Mode::sync())] {
@@ -167,7 +174,8 @@ fn backup() -> Result<(String, Chart)> {
         speedups.push((spare as f64, speedup));
     }
     let (shortest, seconds, best, speedup) = BACKUP_PAPER;
-    let _ = writeln!(csv, "paper: shortest at {shortest} ({seconds} s), best at {best} ({speedup})");
+    let _ =
+        writeln!(csv, "paper: shortest at {shortest} ({seconds} s), best at {best} ({speedup})");
     let chart = Chart {
         title: "50 workers with backup workers (dots: the paper's optima)",
         x: "backup workers",
