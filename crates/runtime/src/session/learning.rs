@@ -33,8 +33,8 @@ pub(crate) struct Learning {
 
 impl Learning {
     /// For a plan with devices chosen so, if anything is to be learnt.
-    pub(crate) fn of(choice: Choice, devices: usize, plan: &Plan) -> Option<Arc<Learning>> {
-        (choice != Choice::Default && devices > 1).then(|| {
+    pub(crate) fn of(choice: Choice, plan: &Plan) -> Option<Arc<Learning>> {
+        (choice != Choice::Default).then(|| {
             Arc::new(Learning {
                 steps: AtomicU64::new(0),
                 newest: RwLock::default(),
@@ -76,7 +76,7 @@ impl SessionCore {
                 costs.record(&run);
             }
         }
-        if step > LAST_PLANNED_STEP {
+        if step > LAST_PLANNED_STEP || self.all_devices().len() == 1 {
             return;
         }
         let (core, plan) = (self.this.clone(), plan.clone());

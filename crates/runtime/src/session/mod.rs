@@ -269,7 +269,7 @@ impl SessionCore {
         );
         let plan = self.compile(key, shapes)?;
         let choice = key.choice.unwrap_or(self.options.plan.choice);
-        let learning = Learning::of(choice, self.all_devices().len(), &plan);
+        let learning = Learning::of(choice, &plan);
         self.finish_plan(key, shapes, (plan, learning), shared)
     }
 
@@ -294,7 +294,7 @@ impl SessionCore {
     }
 
     /// The devices of this task and of the other tasks that are known, with the speeds that are known.
-    fn all_devices(&self) -> Vec<DeviceDescription> {
+    pub(crate) fn all_devices(&self) -> Vec<DeviceDescription> {
         let mut devices = self.descriptions.clone();
         if let Some(tasks) = &self.options.remote_tasks {
             devices.extend(tasks.devices());
