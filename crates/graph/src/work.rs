@@ -14,8 +14,10 @@ const UNKNOWN_ELEMENTS: f64 = 256.0;
 /// Assumed bytes of an element that is an object: a string, a handle, a variant.
 const OBJECT_BYTES: f64 = 16.0;
 
-/// Time to handle an element that is an object: to follow a pointer, to allocate.
-const OBJECT_SECONDS: f64 = 5e-8;
+/// Time to read an element that is an object: to follow a pointer.
+const OBJECT_READ_SECONDS: f64 = 3e-9;
+/// Time to write an element that is an object: to allocate.
+const OBJECT_WRITE_SECONDS: f64 = 3e-8;
 
 /// Bound of every number, above the work of any machine.
 const MOST: f64 = 1e30;
@@ -72,8 +74,7 @@ impl Work {
 
     /// No arithmetic.
     pub fn moves(context: &WorkContext<'_>) -> Work {
-        let seconds = OBJECT_SECONDS * context.objects();
-        Work { flops: 0.0, bytes: context.moved_bytes(), seconds }
+        Work { flops: 0.0, bytes: context.moved_bytes(), seconds: context.object_seconds() }
     }
 
     /// No arithmetic; the outputs are written, and as much is read: part of an input.
@@ -121,8 +122,8 @@ impl<'a> WorkContext<'a> {
     /// The work that the node's op states, finite whatever the shapes are.
     pub fn work(&self) -> Work {
         let Work { flops, bytes, seconds } = (self.node.op.work)(self);
-        // Not `clamp`, which would keep NaN, such as 0 * infinity.
-        let finite = |x: f64| x.max(0.0).min(MOST);
+        // NaN, such as 0 * infinity, becomes 0.
+        let finite = |x: f64| if x > 0.0 { x.min(MOST) } else { 0.0 };
         Work { flops: finite(flops), bytes: finite(bytes), seconds: finite(seconds) }
     }
 
@@ -187,10 +188,11 @@ impl<'a> WorkContext<'a> {
             + self.written().map(|o| tensor_bytes(&o.shape, o.dtype)).sum::<f64>()
     }
 
-    /// The number of objects in inputs and outputs.
-    fn objects(&self) -> f64 {
-        let moved = self.read().chain(self.written());
-        moved.filter(|o| o.dtype.is_object()).map(|o| elements(&o.shape)).sum()
+    /// The time to read and write the elements that are objects.
+    fn object_seconds(&self) -> f64 {
+        let objects = |o: &OutputInfo| if o.dtype.is_object() { elements(&o.shape) } else { 0.0 };
+        OBJECT_READ_SECONDS * self.read().map(objects).sum::<f64>()
+            + OBJECT_WRITE_SECONDS * self.written().map(objects).sum::<f64>()
     }
 
     /// The elements and bytes of the input that has the most elements.

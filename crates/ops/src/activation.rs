@@ -24,16 +24,16 @@ pub(crate) static FAMILY: Family = Family {
         OpDef::new("LeakyRelu", shape::unchanged).with_gradient(|g| by_input(g, "LeakyReluGrad")),
         LEAKY_RELU_GRAD,
         OpDef::new("Elu", shape::unchanged)
-            .with_work(Work::per_output::<20>)
+            .with_work(Work::per_output::<60>)
             .with_gradient(|g| by_output(g, "EluGrad")),
         ELU_GRAD,
         OpDef::new("Selu", shape::unchanged)
-            .with_work(Work::per_output::<20>)
+            .with_work(Work::per_output::<60>)
             .with_gradient(|g| by_output(g, "SeluGrad")),
         SELU_GRAD,
         SOFTPLUS,
         OpDef::new("SoftplusGrad", shape::merged)
-            .with_work(Work::per_output::<20>)
+            .with_work(Work::per_output::<60>)
             .with_gradient(softplus_grad_grad),
         OpDef::new("Softsign", shape::unchanged).with_gradient(|g| by_input(g, "SoftsignGrad")),
         OpDef::new("SoftsignGrad", shape::merged),
@@ -110,7 +110,7 @@ const ELU_GRAD: OpDef =
 const SELU_GRAD: OpDef =
     OpDef { name: "SeluGrad", ..ELU_GRAD }.with_gradient(|g| elu_grad_grad(g, "SeluGrad"));
 const SOFTPLUS: OpDef = OpDef::new("Softplus", shape::unchanged)
-    .with_work(Work::per_output::<40>)
+    .with_work(Work::per_output::<250>)
     .with_gradient(|g| chain_input(g, |g, x| g.add("Sigmoid", &[x])));
 
 fn is_positive(x: &Value) -> Value {

@@ -398,7 +398,7 @@ fn lower_range(l: &mut Lowering<'_>) -> Result<()> {
     l.set(0, start.iota(start.dtype(), &dims, 0) * delta + start)
 }
 
-const LIN_SPACE: OpDef = OpDef::new("LinSpace", lin_space_shape).with_work(Work::moves);
+const LIN_SPACE: OpDef = OpDef::new("LinSpace", lin_space_shape).with_work(Work::per_output::<60>);
 
 fn lin_space_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for (i, name) in ["start", "stop", "num"].into_iter().enumerate() {

@@ -42,14 +42,14 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const FUSED_BATCH_NORM: OpDef =
-    OpDef::new("FusedBatchNorm", normalized_shapes).with_work(Work::per_output::<8>);
+    OpDef::new("FusedBatchNorm", normalized_shapes).with_work(Work::per_output::<40>);
 
 const FUSED_BATCH_NORM_V2: OpDef = OpDef { name: "FusedBatchNormV2", ..FUSED_BATCH_NORM };
 
 const FUSED_BATCH_NORM_V3: OpDef = OpDef { name: "FusedBatchNormV3", ..FUSED_BATCH_NORM_V2 };
 
 const FUSED_BATCH_NORM_GRAD: OpDef =
-    OpDef::new("FusedBatchNormGrad", gradient_shapes).with_work(Work::per_output::<12>);
+    OpDef::new("FusedBatchNormGrad", gradient_shapes).with_work(Work::per_output::<40>);
 
 const FUSED_BATCH_NORM_GRAD_V2: OpDef =
     OpDef { name: "FusedBatchNormGradV2", ..FUSED_BATCH_NORM_GRAD };

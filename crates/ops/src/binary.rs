@@ -16,6 +16,7 @@ use crate::elementwise::binary;
 use crate::gradients::{Arithmetic, conj, set_broadcast};
 use crate::lowering::{self, is_zero, wide_binary};
 use crate::number::Real;
+use crate::work;
 
 const ADD: OpDef = OpDef::new("Add", shape::broadcast)
     .with_value(|c| integers(c, i64::checked_add))
@@ -34,17 +35,17 @@ const MUL: OpDef = OpDef::new("Mul", shape::broadcast)
     .with_gradient(mul_grad);
 
 const TRUNCATE_DIV: OpDef = OpDef::new("TruncateDiv", shape::broadcast)
-    .with_work(Work::per_output::<4>)
+    .with_work(work::division)
     .with_value(|c| integers(c, i64::checked_div))
     .without_gradient();
 
 const FLOOR_DIV: OpDef = OpDef::new("FloorDiv", shape::broadcast)
-    .with_work(Work::per_output::<4>)
+    .with_work(work::division)
     .with_value(|c| integers(c, |x, y| (y != 0).then(|| x.floored_quotient(y))))
     .without_gradient();
 
 const FLOOR_MOD: OpDef = OpDef::new("FloorMod", shape::broadcast)
-    .with_work(Work::per_output::<8>)
+    .with_work(Work::per_output::<300>)
     .with_value(|c| integers(c, |x, y| (y != 0).then(|| x.floored_remainder(y))))
     .with_gradient(floor_mod_grad);
 
@@ -84,16 +85,18 @@ pub(crate) static FAMILY: Family = Family {
         SUB,
         MUL,
         OpDef::new("MulNoNan", shape::broadcast).with_gradient(mul_no_nan_grad),
-        OpDef::new("Div", shape::broadcast).with_gradient(|g| div_grad(g, "RealDiv")),
+        OpDef::new("Div", shape::broadcast)
+            .with_work(work::division)
+            .with_gradient(|g| div_grad(g, "RealDiv")),
         OpDef::new("RealDiv", shape::broadcast).with_gradient(|g| div_grad(g, "RealDiv")),
         OpDef::new("DivNoNan", shape::broadcast).with_gradient(|g| div_grad(g, "DivNoNan")),
         TRUNCATE_DIV,
         FLOOR_DIV,
-        OpDef::new("Mod", shape::broadcast).with_work(Work::per_output::<8>),
+        OpDef::new("Mod", shape::broadcast).with_work(Work::per_output::<300>),
         FLOOR_MOD,
-        OpDef::new("TruncateMod", shape::broadcast).with_work(Work::per_output::<8>),
+        OpDef::new("TruncateMod", shape::broadcast).with_work(Work::per_output::<300>),
         OpDef::new("Pow", shape::broadcast)
-            .with_work(Work::per_output::<100>)
+            .with_work(Work::per_output::<600>)
             .with_gradient(pow_grad),
         MAXIMUM,
         MINIMUM,
@@ -101,7 +104,7 @@ pub(crate) static FAMILY: Family = Family {
             .with_work(Work::per_output::<2>)
             .with_gradient(squared_difference_grad),
         OpDef::new("Atan2", shape::broadcast)
-            .with_work(Work::per_output::<100>)
+            .with_work(Work::per_output::<2000>)
             .with_gradient(atan2_grad),
         OpDef::new("Xdivy", shape::broadcast).with_gradient(xdivy_grad),
         OpDef::new("Xlogy", shape::broadcast)

@@ -63,49 +63,25 @@ const FLOATS: &[Constraint] =
 
 const CONV_2D: OpDef = OpDef::new("Conv2D", |c| convolved_shape(c, 2)).with_work(work::convolution);
 
-const CONV_2D_BACKPROP_INPUT: OpDef = OpDef {
-    name: "Conv2DBackpropInput",
-    shape: |c| input_shape(c, 2),
-    work: work::convolution_to_input,
-    ..CONV_2D
-};
+const CONV_2D_BACKPROP_INPUT: OpDef =
+    OpDef { name: "Conv2DBackpropInput", shape: |c| input_shape(c, 2), ..CONV_2D };
 
-const CONV_2D_BACKPROP_FILTER: OpDef = OpDef {
-    name: "Conv2DBackpropFilter",
-    shape: |c| filter_shape(c, 2),
-    work: work::convolution_to_filter,
-    ..CONV_2D
-};
+const CONV_2D_BACKPROP_FILTER: OpDef =
+    OpDef { name: "Conv2DBackpropFilter", shape: |c| filter_shape(c, 2), ..CONV_2D };
 
 const CONV_3D: OpDef = OpDef { name: "Conv3D", shape: |c| convolved_shape(c, 3), ..CONV_2D };
 
-const CONV_3D_BACKPROP_INPUT: OpDef = OpDef {
-    name: "Conv3DBackpropInput",
-    shape: |c| as_input(c, 0),
-    work: work::convolution_to_input,
-    ..CONV_3D
-};
+const CONV_3D_BACKPROP_INPUT: OpDef =
+    OpDef { name: "Conv3DBackpropInput", shape: |c| as_input(c, 0), ..CONV_3D };
 
-const CONV_3D_BACKPROP_FILTER: OpDef = OpDef {
-    name: "Conv3DBackpropFilter",
-    shape: |c| as_input(c, 1),
-    work: work::convolution_to_filter,
-    ..CONV_3D_BACKPROP_INPUT
-};
+const CONV_3D_BACKPROP_FILTER: OpDef =
+    OpDef { name: "Conv3DBackpropFilter", shape: |c| as_input(c, 1), ..CONV_3D_BACKPROP_INPUT };
 
-const CONV_3D_BACKPROP_INPUT_V2: OpDef = OpDef {
-    name: "Conv3DBackpropInputV2",
-    shape: |c| input_shape(c, 3),
-    work: work::convolution_to_input,
-    ..CONV_3D
-};
+const CONV_3D_BACKPROP_INPUT_V2: OpDef =
+    OpDef { name: "Conv3DBackpropInputV2", shape: |c| input_shape(c, 3), ..CONV_3D };
 
-const CONV_3D_BACKPROP_FILTER_V2: OpDef = OpDef {
-    name: "Conv3DBackpropFilterV2",
-    shape: |c| filter_shape(c, 3),
-    work: work::convolution_to_filter,
-    ..CONV_3D
-};
+const CONV_3D_BACKPROP_FILTER_V2: OpDef =
+    OpDef { name: "Conv3DBackpropFilterV2", shape: |c| filter_shape(c, 3), ..CONV_3D };
 
 fn convolved_shape(c: &mut ShapeContext<'_>, spatial: usize) -> Result<()> {
     let sliding = Sliding::from_attrs(c.attrs(), spatial)?;

@@ -22,10 +22,10 @@ use crate::split::Disjoint;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         OpDef::new("SoftmaxCrossEntropyWithLogits", dense_shape)
-            .with_work(Work::per_output::<60>)
+            .with_work(Work::per_output::<150>)
             .with_gradient(dense_grad),
         OpDef::new("SparseSoftmaxCrossEntropyWithLogits", sparse_shape)
-            .with_work(Work::per_output::<60>)
+            .with_work(Work::per_output::<80>)
             .with_gradient(sparse_grad),
     ],
     kernels: &[

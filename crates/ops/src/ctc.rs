@@ -46,7 +46,7 @@ const CTC_LOSS: OpDef = OpDef::new("CTCLoss", loss_shape).with_work(Work::per_in
 const CTC_LOSS_V2: OpDef = OpDef::new("CTCLossV2", loss_shape).with_work(Work::per_input::<100>);
 
 const CTC_GREEDY_DECODER: OpDef =
-    OpDef::new("CTCGreedyDecoder", greedy_shape).with_work(Work::per_input::<2>);
+    OpDef::new("CTCGreedyDecoder", greedy_shape).with_work(Work::per_input::<80>);
 
 const CTC_BEAM_SEARCH_DECODER: OpDef =
     OpDef::new("CTCBeamSearchDecoder", beam_shape).with_work(Work::serial::<500>);

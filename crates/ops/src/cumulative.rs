@@ -36,12 +36,12 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const CUMSUM: OpDef =
-    OpDef::new("Cumsum", as_input).with_work(Work::per_output::<4>).with_gradient(cumsum_grad);
+    OpDef::new("Cumsum", as_input).with_work(Work::per_output::<60>).with_gradient(cumsum_grad);
 
 const CUMPROD: OpDef = OpDef { name: "Cumprod", ..CUMSUM }.with_gradient(cumprod_grad);
 
 const CUMULATIVE_LOGSUMEXP: OpDef =
-    OpDef { name: "CumulativeLogsumexp", work: Work::per_output::<100>, ..CUMSUM }
+    OpDef { name: "CumulativeLogsumexp", work: Work::per_output::<2000>, ..CUMSUM }
         .with_gradient(cumulative_logsumexp_grad);
 
 /// `op` along the same dimension, with `reverse` inverted.

@@ -49,14 +49,12 @@ const DEPTHWISE_CONV_2D_NATIVE: OpDef =
 const DEPTHWISE_CONV_2D_NATIVE_BACKPROP_INPUT: OpDef = OpDef {
     name: "DepthwiseConv2dNativeBackpropInput",
     shape: |c| shape_in(c, 0),
-    work: work::depthwise_to_input,
     ..DEPTHWISE_CONV_2D_NATIVE
 };
 
 const DEPTHWISE_CONV_2D_NATIVE_BACKPROP_FILTER: OpDef = OpDef {
     name: "DepthwiseConv2dNativeBackpropFilter",
     shape: |c| shape_in(c, 1),
-    work: work::depthwise_to_filter,
     ..DEPTHWISE_CONV_2D_NATIVE
 };
 

@@ -21,9 +21,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const DILATION_2D: OpDef = OpDef::new("Dilation2D", dilation_shape)
-    .with_work(work::depthwise)
-    .with_gradient(dilation_grad);
+const DILATION_2D: OpDef =
+    OpDef::new("Dilation2D", dilation_shape).with_work(work::dilation).with_gradient(dilation_grad);
 
 fn dilation_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let inputs = [g.input(0), g.input(1), g.grad(0)?];
@@ -39,7 +38,6 @@ const DILATION_2D_BACKPROP_INPUT: OpDef = OpDef {
     name: "Dilation2DBackpropInput",
     shape: shape::unchanged,
     gradient: Gradient::Unknown,
-    work: work::depthwise_to_input,
     ..DILATION_2D
 };
 

@@ -12,10 +12,10 @@ use crate::window::{Axis, Grid, Padding, Sliding};
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         OpDef::new("ExtractImagePatches", patches_shape)
-            .with_work(Work::copies_outputs)
+            .with_work(Work::per_output::<20>)
             .with_gradient(patches_grad),
         OpDef::new("ExtractVolumePatches", patches_shape)
-            .with_work(Work::copies_outputs)
+            .with_work(Work::per_output::<20>)
             .with_gradient(patches_grad),
     ],
     kernels: &[

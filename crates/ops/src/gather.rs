@@ -10,6 +10,7 @@ use crate::cells::{Cell, blank, fill, nanoseconds_per_cell};
 use crate::indices::{FirstBad, Indices, coordinates};
 use crate::split::for_each_rows;
 use crate::strided::{Dim, StridedCopy, strides};
+use crate::work;
 use crate::{gather_gradients, gather_lowering as lowering};
 
 pub(crate) static FAMILY: Family = Family {
@@ -39,7 +40,7 @@ pub(crate) static FAMILY: Family = Family {
 
 type Dims = SmallVec<[Option<usize>; 4]>;
 
-const GATHER: OpDef = OpDef::new("Gather", gather_v1_shape).with_work(Work::copies_outputs);
+const GATHER: OpDef = OpDef::new("Gather", gather_v1_shape).with_work(|c| work::gather(c, 100.0));
 
 fn gather_v1_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank_at_least(0, "params", 1)?;
@@ -59,7 +60,7 @@ fn gather_v1(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 const GATHER_V2: OpDef = OpDef::new("GatherV2", gather_v2_shape)
-    .with_work(Work::copies_outputs)
+    .with_work(|c| work::gather(c, 100.0))
     .with_value(gather_v2_value);
 
 fn gather_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -259,7 +260,8 @@ fn pick<C: Cell>(
     }
 }
 
-const GATHER_ND: OpDef = OpDef::new("GatherNd", gather_nd_shape).with_work(Work::copies_outputs);
+const GATHER_ND: OpDef =
+    OpDef::new("GatherNd", gather_nd_shape).with_work(|c| work::gather(c, 400.0));
 
 fn gather_nd_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (params, indices) = (c.input(0), c.with_rank_at_least(1, "indices", 1)?);

@@ -8,7 +8,7 @@ use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, 
 use crate::rows_lowering::scattered;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("HistogramFixedWidth", bins_shape).with_work(Work::per_input::<10>)],
+    ops: &[OpDef::new("HistogramFixedWidth", bins_shape).with_work(Work::per_input::<300>)],
     kernels: &[
         cpu_kernel!("HistogramFixedWidth", "T" in [f32, f64, i32, i64] => histogram;
             host_inputs: &["value_range", "nbins"]),

@@ -11,7 +11,7 @@ use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[OpDef::new("RandomIndexShuffle", shuffle_shape)
-        .with_work(Work::per_output::<100>)
+        .with_work(Work::serial::<700>)
         .without_gradient()],
     kernels: &[cpu_kernel!("RandomIndexShuffle", "dtype" in [i32, u32, i64, u64] => shuffle)],
 };

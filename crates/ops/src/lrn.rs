@@ -21,9 +21,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const LRN: OpDef = OpDef::new("LRN", images).with_work(Work::per_output::<100>);
+const LRN: OpDef = OpDef::new("LRN", images).with_work(Work::per_output::<1200>);
 
-const LRN_GRAD: OpDef = OpDef { name: "LRNGrad", work: Work::per_output::<200>, ..LRN };
+const LRN_GRAD: OpDef = OpDef { name: "LRNGrad", work: Work::per_output::<2400>, ..LRN };
 
 fn images(c: &mut ShapeContext<'_>) -> Result<()> {
     let mut shape = c.with_rank(0, "images", 4)?;

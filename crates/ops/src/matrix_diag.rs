@@ -259,9 +259,8 @@ fn padding<C: Cell>(ctx: &KernelContext<'_>, i: usize) -> Result<C> {
     Ok(C::view(ctx.input(i)?)?.first().cloned().unwrap_or_default())
 }
 
-const MATRIX_DIAG: OpDef = OpDef::new("MatrixDiag", square_shape)
-    .with_work(Work::moves)
-    .with_gradient(|g| diag_grad(g, "MatrixDiagPart"));
+const MATRIX_DIAG: OpDef =
+    OpDef::new("MatrixDiag", square_shape).with_gradient(|g| diag_grad(g, "MatrixDiagPart"));
 
 /// The diagonals of the gradient.
 fn diag_grad(g: &mut GradientContext<'_>, part: &str) -> Result<()> {
@@ -498,7 +497,6 @@ fn read_diagonal<C: Cell>(layout: &Layout, row: usize, out: &mut [C], source: &[
 }
 
 const MATRIX_SET_DIAG: OpDef = OpDef::new("MatrixSetDiag", matrix_set_diag_shape)
-    .with_work(Work::moves)
     .with_gradient(|g| set_grad(g, "MatrixDiagPart"));
 
 /// The gradient with its diagonals set to zero, and these diagonals.

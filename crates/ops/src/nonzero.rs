@@ -10,7 +10,7 @@ use thalweg_tensor::{
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("Where", where_shape).with_work(Work::per_input::<4>)],
+    ops: &[OpDef::new("Where", where_shape).with_work(Work::per_input::<60>)],
     kernels: &[cpu_kernel!("Where", "T" in [
         bool, f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, Complex32, Complex64
     ] => find)],

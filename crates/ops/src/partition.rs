@@ -42,7 +42,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const DYNAMIC_PARTITION: OpDef =
-    OpDef::new("DynamicPartition", dynamic_partition_shape).with_work(Work::moves);
+    OpDef::new("DynamicPartition", dynamic_partition_shape).with_work(Work::per_input::<400>);
 
 fn dynamic_partition_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (data, partitions) = (c.input(0), c.input(1));
@@ -127,9 +127,9 @@ fn distribute<C: Cell>(
 }
 
 const DYNAMIC_STITCH: OpDef =
-    OpDef::new("DynamicStitch", dynamic_stitch_shape).with_work(Work::moves);
+    OpDef::new("DynamicStitch", dynamic_stitch_shape).with_work(Work::per_input::<60>);
 const PARALLEL_DYNAMIC_STITCH: OpDef =
-    OpDef::new("ParallelDynamicStitch", dynamic_stitch_shape).with_work(Work::moves);
+    OpDef::new("ParallelDynamicStitch", dynamic_stitch_shape).with_work(Work::per_input::<60>);
 
 fn dynamic_stitch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let n = c.attrs().size("N")?;

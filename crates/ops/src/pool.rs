@@ -50,27 +50,28 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MAX_POOL: OpDef = OpDef::new("MaxPool", |c| pooled_shape(c, 2)).with_work(work::pool);
+const MAX_POOL: OpDef = OpDef::new("MaxPool", |c| pooled_shape(c, 2)).with_work(work::pool::<4>);
 
 const MAX_POOL_V2: OpDef = OpDef { name: "MaxPoolV2", ..MAX_POOL };
 
-const AVG_POOL: OpDef = OpDef::new("AvgPool", |c| pooled_shape(c, 2)).with_work(work::pool);
+const AVG_POOL: OpDef = OpDef::new("AvgPool", |c| pooled_shape(c, 2)).with_work(work::pool::<4>);
 
 const AVG_POOL_GRAD: OpDef = OpDef {
     name: "AvgPoolGrad",
     shape: shape::from_first_input,
-    work: work::pool_grad,
+    work: work::pool_grad::<20>,
     ..AVG_POOL
 };
 
-const MAX_POOL_3D: OpDef = OpDef::new("MaxPool3D", |c| pooled_shape(c, 3)).with_work(work::pool);
+const MAX_POOL_3D: OpDef =
+    OpDef::new("MaxPool3D", |c| pooled_shape(c, 3)).with_work(work::pool::<4>);
 
 const AVG_POOL_3D: OpDef = OpDef { name: "AvgPool3D", ..MAX_POOL_3D };
 
 const AVG_POOL_3D_GRAD: OpDef = OpDef {
     name: "AvgPool3DGrad",
     shape: shape::from_first_input,
-    work: work::pool_grad,
+    work: work::pool_grad::<20>,
     ..AVG_POOL_3D
 };
 

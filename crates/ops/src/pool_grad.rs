@@ -61,12 +61,17 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MAX_POOL_GRAD: OpDef = OpDef::new("MaxPoolGrad", shape::unchanged).with_work(work::pool_grad);
+const MAX_POOL_GRAD: OpDef =
+    OpDef::new("MaxPoolGrad", shape::unchanged).with_work(work::pool_grad::<100>);
 
 const MAX_POOL_GRAD_V2: OpDef = OpDef { name: "MaxPoolGradV2", ..MAX_POOL_GRAD };
 
-const MAX_POOL_GRAD_GRAD: OpDef =
-    OpDef { name: "MaxPoolGradGrad", shape: as_second, ..MAX_POOL_GRAD };
+const MAX_POOL_GRAD_GRAD: OpDef = OpDef {
+    name: "MaxPoolGradGrad",
+    shape: as_second,
+    work: work::pool_grad::<300>,
+    ..MAX_POOL_GRAD
+};
 
 const MAX_POOL_GRAD_GRAD_V2: OpDef =
     OpDef { name: "MaxPoolGradGradV2", shape: as_second, ..MAX_POOL_GRAD_V2 };
@@ -76,7 +81,7 @@ const MAX_POOL_3D_GRAD: OpDef = OpDef { name: "MaxPool3DGrad", ..MAX_POOL_GRAD }
 const MAX_POOL_3D_GRAD_GRAD: OpDef = OpDef { name: "MaxPool3DGradGrad", ..MAX_POOL_GRAD_GRAD };
 
 const MAX_POOL_WITH_ARGMAX: OpDef =
-    OpDef::new("MaxPoolWithArgmax", pooled_twice).with_work(work::pool);
+    OpDef::new("MaxPoolWithArgmax", pooled_twice).with_work(work::pool::<100>);
 
 const MAX_POOL_GRAD_WITH_ARGMAX: OpDef =
     OpDef::new("MaxPoolGradWithArgmax", shape::unchanged).with_work(Work::moves);

@@ -35,7 +35,7 @@ pub(crate) static FAMILY: Family = Family {
         RANDOM_UNIFORM,
         RANDOM_STANDARD_NORMAL,
         TRUNCATED_NORMAL,
-        OpDef::new("RandomUniformInt", uniform_int_shape).with_work(Work::per_output::<20>),
+        OpDef::new("RandomUniformInt", uniform_int_shape).with_work(Work::per_output::<280>),
         OpDef::new("RandomShuffle", shape::unchanged)
             .with_work(Work::serial::<5>)
             .without_gradient(),
@@ -43,13 +43,13 @@ pub(crate) static FAMILY: Family = Family {
             .with_work(work::multinomial)
             .without_gradient(),
         OpDef::new("RandomGamma", samples_by_parameters)
-            .with_work(Work::per_output::<500>)
+            .with_work(Work::per_output::<15000>)
             .with_gradient(|g| gamma_gradient(g, 1)),
-        OpDef::new("RandomGammaGrad", shape::broadcast).with_work(Work::per_output::<500>),
-        OpDef::new("RandomPoisson", samples_by_parameters).with_work(Work::per_output::<500>),
-        OpDef::new("RandomPoissonV2", samples_by_parameters).with_work(Work::per_output::<500>),
+        OpDef::new("RandomGammaGrad", shape::broadcast).with_work(Work::per_output::<15000>),
+        OpDef::new("RandomPoisson", samples_by_parameters).with_work(Work::per_output::<7000>),
+        OpDef::new("RandomPoissonV2", samples_by_parameters).with_work(Work::per_output::<7000>),
         OpDef::new("ParameterizedTruncatedNormal", bounded_normal_shape)
-            .with_work(Work::per_output::<100>)
+            .with_work(Work::per_output::<1700>)
             .without_gradient(),
     ],
     kernels: &[
@@ -82,14 +82,14 @@ const fn lowering(
 }
 
 const RANDOM_UNIFORM: OpDef = OpDef::new("RandomUniform", shape::from_first_input)
-    .with_work(Work::per_output::<20>)
+    .with_work(Work::per_output::<90>)
     .without_gradient();
 
 const RANDOM_STANDARD_NORMAL: OpDef =
-    OpDef { name: "RandomStandardNormal", work: Work::per_output::<60>, ..RANDOM_UNIFORM };
+    OpDef { name: "RandomStandardNormal", work: Work::per_output::<280>, ..RANDOM_UNIFORM };
 
 const TRUNCATED_NORMAL: OpDef =
-    OpDef { name: "TruncatedNormal", work: Work::per_output::<60>, ..RANDOM_UNIFORM };
+    OpDef { name: "TruncatedNormal", work: Work::per_output::<1100>, ..RANDOM_UNIFORM };
 
 /// The output shape is the value of input 0; the bounds are scalars.
 pub(crate) fn uniform_int_shape(c: &mut ShapeContext<'_>) -> Result<()> {

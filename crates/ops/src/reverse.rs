@@ -153,7 +153,7 @@ fn reverse_v2(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 const REVERSE_SEQUENCE: OpDef =
-    OpDef::new("ReverseSequence", reverse_sequence_shape).with_work(Work::moves);
+    OpDef::new("ReverseSequence", reverse_sequence_shape).with_work(Work::per_output::<30>);
 
 fn reverse_sequence_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let lens = c.with_rank(1, "seq_lengths", 1)?;

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{GradientContext, OpDef, Output, Work};
+use thalweg_graph::{GradientContext, OpDef, Output};
 use thalweg_hlo::{Comparison, Value};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{
@@ -17,6 +17,7 @@ use crate::indices::{Indices, coordinates};
 use crate::number::{Number, Ordered};
 use crate::rows_lowering::scattered;
 use crate::split::Disjoint;
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -80,7 +81,8 @@ impl Update {
     }
 }
 
-const SCATTER_ND: OpDef = OpDef::new("ScatterNd", scatter_nd_shape).with_work(Work::moves);
+const SCATTER_ND: OpDef =
+    OpDef::new("ScatterNd", scatter_nd_shape).with_work(|c| work::scatter(c, 0));
 
 fn scatter_nd_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let shape = c.shape_from_input(2)?;
@@ -164,15 +166,15 @@ fn lower_tensor_scatter(l: &mut Lowering<'_>, update: Update) -> Result<()> {
 }
 
 const TENSOR_SCATTER_UPDATE: OpDef =
-    OpDef::new("TensorScatterUpdate", tensor_scatter_shape).with_work(Work::moves);
+    OpDef::new("TensorScatterUpdate", tensor_scatter_shape).with_work(|c| work::scatter(c, 1));
 const TENSOR_SCATTER_ADD: OpDef =
-    OpDef::new("TensorScatterAdd", tensor_scatter_shape).with_work(Work::per_input::<1>);
+    OpDef::new("TensorScatterAdd", tensor_scatter_shape).with_work(|c| work::scatter(c, 1));
 const TENSOR_SCATTER_SUB: OpDef =
-    OpDef::new("TensorScatterSub", tensor_scatter_shape).with_work(Work::per_input::<1>);
+    OpDef::new("TensorScatterSub", tensor_scatter_shape).with_work(|c| work::scatter(c, 1));
 const TENSOR_SCATTER_MAX: OpDef =
-    OpDef::new("TensorScatterMax", tensor_scatter_shape).with_work(Work::per_input::<1>);
+    OpDef::new("TensorScatterMax", tensor_scatter_shape).with_work(|c| work::scatter(c, 1));
 const TENSOR_SCATTER_MIN: OpDef =
-    OpDef::new("TensorScatterMin", tensor_scatter_shape).with_work(Work::per_input::<1>);
+    OpDef::new("TensorScatterMin", tensor_scatter_shape).with_work(|c| work::scatter(c, 1));
 
 fn tensor_scatter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     check_scatter_shapes(c.input(0), c.input(1), c.input(2))?;

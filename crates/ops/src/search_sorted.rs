@@ -13,7 +13,7 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         LOWER_BOUND,
         UPPER_BOUND,
-        OpDef::new("Bucketize", shape::unchanged).with_work(Work::per_output::<40>),
+        OpDef::new("Bucketize", shape::unchanged).with_work(Work::per_output::<1000>),
     ],
     kernels: &[
         cpu_kernel!("LowerBound", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,

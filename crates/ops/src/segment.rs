@@ -127,10 +127,10 @@ start! {
     Complex64: |n| Complex64::new(n as f64, 0.0);
 }
 
-const SEGMENT_SUM: OpDef = OpDef::new("SegmentSum", segment_shape).with_work(Work::per_input::<1>);
+const SEGMENT_SUM: OpDef = OpDef::new("SegmentSum", segment_shape).with_work(Work::per_input::<20>);
 const SEGMENT_MEAN: OpDef = OpDef { name: "SegmentMean", ..SEGMENT_SUM };
 const SEGMENT_PROD: OpDef = OpDef { name: "SegmentProd", ..SEGMENT_SUM };
-const SEGMENT_MIN: OpDef = OpDef::new("SegmentMin", segment_shape).with_work(Work::per_input::<1>);
+const SEGMENT_MIN: OpDef = OpDef::new("SegmentMin", segment_shape).with_work(Work::per_input::<20>);
 const SEGMENT_MAX: OpDef = OpDef { name: "SegmentMax", ..SEGMENT_MIN };
 
 fn segment_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -277,11 +277,11 @@ fn segment_max<T: Bounded>(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 const UNSORTED_SEGMENT_SUM: OpDef =
-    OpDef::new("UnsortedSegmentSum", unsorted_shape).with_work(Work::per_input::<1>);
+    OpDef::new("UnsortedSegmentSum", unsorted_shape).with_work(Work::per_input::<100>);
 const UNSORTED_SEGMENT_PROD: OpDef =
-    OpDef::new("UnsortedSegmentProd", unsorted_shape).with_work(Work::per_input::<1>);
+    OpDef::new("UnsortedSegmentProd", unsorted_shape).with_work(Work::per_input::<100>);
 const UNSORTED_SEGMENT_MIN: OpDef =
-    OpDef::new("UnsortedSegmentMin", unsorted_shape).with_work(Work::per_input::<1>);
+    OpDef::new("UnsortedSegmentMin", unsorted_shape).with_work(Work::per_input::<100>);
 const UNSORTED_SEGMENT_MAX: OpDef = OpDef { name: "UnsortedSegmentMax", ..UNSORTED_SEGMENT_MIN };
 
 fn unsorted_shape(c: &mut ShapeContext<'_>) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::lowering::{VALUES, check_same_shapes};
 use crate::split::for_each_rows;
 
 const SELECT: OpDef =
-    OpDef::new("Select", select_shape).with_work(Work::moves).with_gradient(select_grad);
+    OpDef::new("Select", select_shape).with_work(Work::per_output::<50>).with_gradient(select_grad);
 
 const SELECT_V2: OpDef =
     OpDef { name: "SelectV2", shape: select_v2_shape, ..SELECT }.with_gradient(select_v2_grad);

@@ -31,7 +31,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const SOFTMAX: OpDef = OpDef::new("Softmax", rank_at_least_one)
-    .with_work(Work::per_output::<40>)
+    .with_work(Work::per_output::<70>)
     .with_gradient(softmax_grad);
 
 const LOG_SOFTMAX: OpDef = OpDef { name: "LogSoftmax", ..SOFTMAX }.with_gradient(log_softmax_grad);

@@ -1,7 +1,7 @@
 //! `SparseSegmentSum`, `SparseSegmentMean` and `SparseSegmentSqrtN`, and their gradients.
 
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, Work};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     DType, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16,
@@ -23,9 +23,9 @@ pub(crate) static FAMILY: Family = Family {
         SPARSE_SEGMENT_MEAN_WITH_NUM_SEGMENTS.with_gradient(segment_gradients::sparse_mean),
         SPARSE_SEGMENT_SQRT_N.with_gradient(segment_gradients::sparse_sqrt_n),
         SPARSE_SEGMENT_SQRT_N_WITH_NUM_SEGMENTS.with_gradient(segment_gradients::sparse_sqrt_n),
-        OpDef::new("SparseSegmentSumGrad", grad_shape),
-        OpDef::new("SparseSegmentMeanGrad", grad_shape),
-        OpDef::new("SparseSegmentSqrtNGrad", grad_shape),
+        OpDef::new("SparseSegmentSumGrad", grad_shape).with_work(Work::per_input::<50>),
+        OpDef::new("SparseSegmentMeanGrad", grad_shape).with_work(Work::per_input::<50>),
+        OpDef::new("SparseSegmentSqrtNGrad", grad_shape).with_work(Work::per_input::<50>),
         SPARSE_SEGMENT_SUM_GRAD_V2,
         OpDef { name: "SparseSegmentMeanGradV2", ..SPARSE_SEGMENT_SUM_GRAD_V2 },
         OpDef { name: "SparseSegmentSqrtNGradV2", ..SPARSE_SEGMENT_SUM_GRAD_V2 },
@@ -368,7 +368,8 @@ fn scatter_rows<T: Summed>(
     Ok(output)
 }
 
-const SPARSE_SEGMENT_SUM_GRAD_V2: OpDef = OpDef::new("SparseSegmentSumGradV2", rows_grad_shape);
+const SPARSE_SEGMENT_SUM_GRAD_V2: OpDef =
+    OpDef::new("SparseSegmentSumGradV2", rows_grad_shape).with_work(Work::per_input::<50>);
 
 fn rows_grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let grad = c.with_rank_at_least(0, "grad", 1)?;

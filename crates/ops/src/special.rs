@@ -32,13 +32,13 @@ macro_rules! real_and_half {
 
 /// A function that is evaluated by polynomials or series, by intervals.
 const fn special(name: &'static str) -> OpDef {
-    OpDef::new(name, shape::unchanged).with_work(Work::per_output::<100>)
+    OpDef::new(name, shape::unchanged).with_work(Work::per_output::<3000>)
 }
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        special("Erfinv").with_gradient(erfinv_grad),
-        special("Ndtri").with_gradient(ndtri_grad),
+        special("Erfinv").with_work(Work::per_output::<15000>).with_gradient(erfinv_grad),
+        special("Ndtri").with_work(Work::per_output::<15000>).with_gradient(ndtri_grad),
         special("Lgamma").with_gradient(|g| chain_input(g, |g, x| g.add("Digamma", &[x]))),
         special("Digamma").with_gradient(digamma_grad),
         special("BesselI0").with_gradient(|g| chain_input(g, |g, x| g.add("BesselI1", &[x]))),
@@ -53,26 +53,26 @@ pub(crate) static FAMILY: Family = Family {
         special("BesselK1e").with_gradient(bessel_k1e_grad),
         special("BesselY0").with_gradient(|g| chain_negated(g, "BesselY1")),
         special("BesselY1").with_gradient(bessel_y1_grad),
-        special("Dawsn").with_gradient(dawsn_grad),
+        special("Dawsn").with_work(Work::per_output::<15000>).with_gradient(dawsn_grad),
         special("Spence").with_gradient(spence_grad),
         special("FresnelCos").with_gradient(|g| fresnel_grad(g, "Cos")),
         special("FresnelSin").with_gradient(|g| fresnel_grad(g, "Sin")),
         special("Expint").with_gradient(expint_grad),
         OpDef::new("Igamma", shape::broadcast)
-            .with_work(Work::per_output::<1000>)
+            .with_work(Work::per_output::<10000>)
             .with_gradient(|g| igamma_grad(g, 1.0)),
         OpDef::new("Igammac", shape::broadcast)
-            .with_work(Work::per_output::<1000>)
+            .with_work(Work::per_output::<10000>)
             .with_gradient(|g| igamma_grad(g, -1.0)),
-        OpDef::new("IgammaGradA", shape::broadcast).with_work(Work::per_output::<1000>),
+        OpDef::new("IgammaGradA", shape::broadcast).with_work(Work::per_output::<10000>),
         OpDef::new("Polygamma", shape::broadcast)
-            .with_work(Work::per_output::<1000>)
+            .with_work(Work::per_output::<10000>)
             .with_gradient(polygamma_grad),
         OpDef::new("Zeta", shape::broadcast)
-            .with_work(Work::per_output::<1000>)
+            .with_work(Work::per_output::<10000>)
             .with_gradient(zeta_grad),
         OpDef::new("Betainc", betainc_shape)
-            .with_work(Work::per_output::<1000>)
+            .with_work(Work::per_output::<10000>)
             .with_gradient(betainc_grad),
     ],
     kernels: &[

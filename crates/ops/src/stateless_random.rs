@@ -25,27 +25,27 @@ pub(crate) static FAMILY: Family = Family {
         STATELESS_RANDOM_NORMAL,
         STATELESS_TRUNCATED_NORMAL,
         OpDef::new("StatelessRandomUniformInt", stateless_int_shape)
-            .with_work(Work::per_output::<20>)
+            .with_work(Work::per_output::<280>)
             .without_gradient(),
         OpDef::new("StatelessRandomUniformFullInt", stateless_shape)
-            .with_work(Work::per_output::<20>)
+            .with_work(Work::per_output::<90>)
             .without_gradient(),
         STATELESS_RANDOM_UNIFORM_V2,
         STATELESS_RANDOM_NORMAL_V2,
         STATELESS_TRUNCATED_NORMAL_V2,
         OpDef::new("StatelessRandomUniformIntV2", stateless_int_shape)
-            .with_work(Work::per_output::<20>)
+            .with_work(Work::per_output::<280>)
             .without_gradient(),
         OpDef::new("StatelessRandomUniformFullIntV2", stateless_shape)
-            .with_work(Work::per_output::<20>)
+            .with_work(Work::per_output::<90>)
             .without_gradient(),
         STATELESS_RANDOM_GAMMA_V2,
         STATELESS_RANDOM_GAMMA_V3,
         OpDef::new("StatelessRandomPoisson", stateless_shape)
-            .with_work(Work::per_output::<500>)
+            .with_work(Work::per_output::<7000>)
             .without_gradient(),
         OpDef::new("StatelessRandomBinomial", stateless_shape)
-            .with_work(Work::per_output::<500>)
+            .with_work(Work::per_output::<30000>)
             .without_gradient(),
         OpDef::new("StatelessMultinomial", stateless_multinomial_shape)
             .with_work(work::multinomial)
@@ -133,48 +133,48 @@ const SEED: &[&str] = &["shape", "seed"];
 const KEY: &[&str] = &["shape", "key", "counter", "alg"];
 
 const STATELESS_RANDOM_UNIFORM: OpDef = OpDef::new("StatelessRandomUniform", stateless_shape)
-    .with_work(Work::per_output::<20>)
+    .with_work(Work::per_output::<90>)
     .without_gradient();
 
 const STATELESS_RANDOM_NORMAL: OpDef = OpDef {
     name: "StatelessRandomNormal",
-    work: Work::per_output::<60>,
+    work: Work::per_output::<280>,
     ..STATELESS_RANDOM_UNIFORM
 };
 
 const STATELESS_TRUNCATED_NORMAL: OpDef = OpDef {
     name: "StatelessTruncatedNormal",
-    work: Work::per_output::<60>,
+    work: Work::per_output::<1100>,
     ..STATELESS_RANDOM_UNIFORM
 };
 
 const STATELESS_RANDOM_UNIFORM_V2: OpDef = OpDef::new("StatelessRandomUniformV2", stateless_shape)
-    .with_work(Work::per_output::<20>)
+    .with_work(Work::per_output::<90>)
     .without_gradient();
 
 const STATELESS_RANDOM_NORMAL_V2: OpDef = OpDef {
     name: "StatelessRandomNormalV2",
-    work: Work::per_output::<60>,
+    work: Work::per_output::<280>,
     ..STATELESS_RANDOM_UNIFORM_V2
 };
 
 const STATELESS_TRUNCATED_NORMAL_V2: OpDef = OpDef {
     name: "StatelessTruncatedNormalV2",
-    work: Work::per_output::<60>,
+    work: Work::per_output::<1100>,
     ..STATELESS_RANDOM_UNIFORM_V2
 };
 
 const STATELESS_RANDOM_GAMMA_V2: OpDef = OpDef::new("StatelessRandomGammaV2", stateless_shape)
-    .with_work(Work::per_output::<500>)
+    .with_work(Work::per_output::<15000>)
     .with_gradient(|g| gamma_gradient(g, 2));
 
 const STATELESS_RANDOM_GAMMA_V3: OpDef = OpDef::new("StatelessRandomGammaV3", stateless_shape)
-    .with_work(Work::per_output::<500>)
+    .with_work(Work::per_output::<15000>)
     .with_gradient(|g| gamma_gradient(g, 4));
 
 const STATELESS_PARAMETERIZED_TRUNCATED_NORMAL: OpDef =
     OpDef::new("StatelessParameterizedTruncatedNormal", stateless_shape)
-        .with_work(Work::per_output::<100>)
+        .with_work(Work::per_output::<1700>)
         .with_gradient(truncated_normal_gradient);
 
 /// The derivative of the samples with respect to each parameter at a fixed cumulative probability.

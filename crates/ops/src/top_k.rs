@@ -25,7 +25,7 @@ pub(crate) static FAMILY: Family = Family {
         IN_TOP_K,
         IN_TOP_K_V2,
         OpDef::new("NthElement", nth_element_shape)
-            .with_work(work::sort)
+            .with_work(Work::per_input::<400>)
             .with_gradient(nth_element_grad),
     ],
     kernels: &[
@@ -368,7 +368,7 @@ fn sort_heap<T: Copy + PartialOrd>(heap: &mut [Candidate<T>]) {
     }
 }
 
-const IN_TOP_K: OpDef = OpDef::new("InTopK", in_top_k_shape).with_work(Work::per_input::<1>);
+const IN_TOP_K: OpDef = OpDef::new("InTopK", in_top_k_shape).with_work(Work::per_input::<20>);
 
 const IN_TOP_K_V2: OpDef = OpDef { name: "InTopKV2", ..IN_TOP_K };
 

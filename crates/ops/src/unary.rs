@@ -21,9 +21,14 @@ const ABS: OpDef = OpDef::new("Abs", shape::unchanged)
 const SQUARE: OpDef = OpDef::new("Square", shape::unchanged)
     .with_gradient(|g| chain_input(g, |g, x| g.scaled(x, 2.0)));
 
-/// A function that is evaluated by polynomials.
+/// A function that a vectorized polynomial evaluates.
 const fn transcendental(name: &'static str) -> OpDef {
-    OpDef::new(name, shape::unchanged).with_work(Work::per_output::<20>)
+    OpDef::new(name, shape::unchanged).with_work(Work::per_output::<60>)
+}
+
+/// A function that the mathematical library evaluates for one number at a time.
+const fn library(name: &'static str) -> OpDef {
+    OpDef::new(name, shape::unchanged).with_work(Work::per_output::<1500>)
 }
 
 /// Kernels for real and complex floating-point dtypes.
@@ -64,22 +69,23 @@ pub(crate) static FAMILY: Family = Family {
         transcendental("Expm1").with_gradient(|g| chain_input(g, |g, x| g.add("Exp", &[x]))),
         transcendental("Log").with_gradient(|g| chain_input(g, |g, x| g.reciprocal(x))),
         transcendental("Log1p").with_gradient(log1p_grad),
-        transcendental("Sin").with_gradient(|g| chain_input(g, |g, x| g.add("Cos", &[x]))),
-        transcendental("Cos").with_gradient(cos_grad),
-        transcendental("Tan").with_gradient(tan_grad),
-        transcendental("Asin").with_gradient(|g| chain_input(g, asin_slope)),
-        transcendental("Acos").with_gradient(acos_grad),
-        transcendental("Atan").with_gradient(atan_grad),
-        transcendental("Sinh").with_gradient(|g| chain_input(g, |g, x| g.add("Cosh", &[x]))),
-        transcendental("Cosh").with_gradient(|g| chain_input(g, |g, x| g.add("Sinh", &[x]))),
+        transcendental("Sin")
+            .with_work(Work::per_output::<150>)
+            .with_gradient(|g| chain_input(g, |g, x| g.add("Cos", &[x]))),
+        transcendental("Cos").with_work(Work::per_output::<150>).with_gradient(cos_grad),
+        library("Tan").with_gradient(tan_grad),
+        library("Asin").with_gradient(|g| chain_input(g, asin_slope)),
+        library("Acos").with_gradient(acos_grad),
+        library("Atan").with_gradient(atan_grad),
+        library("Sinh").with_gradient(|g| chain_input(g, |g, x| g.add("Cosh", &[x]))),
+        library("Cosh").with_gradient(|g| chain_input(g, |g, x| g.add("Sinh", &[x]))),
         transcendental("Tanh").with_gradient(|g| by_conjugating_grad_op(g, "TanhGrad")),
-        transcendental("Asinh").with_gradient(|g| over_function_of_output(g, "Cosh")),
-        transcendental("Acosh").with_gradient(|g| over_function_of_output(g, "Sinh")),
-        transcendental("Atanh").with_gradient(atanh_grad),
+        library("Asinh").with_gradient(|g| over_function_of_output(g, "Cosh")),
+        library("Acosh").with_gradient(|g| over_function_of_output(g, "Sinh")),
+        library("Atanh").with_gradient(atanh_grad),
         transcendental("Sigmoid").with_gradient(|g| by_conjugating_grad_op(g, "SigmoidGrad")),
         transcendental("Erf").with_gradient(|g| chain_input(g, |g, x| gauss(g, x, FRAC_2_SQRT_PI))),
-        transcendental("Erfc")
-            .with_gradient(|g| chain_input(g, |g, x| gauss(g, x, -FRAC_2_SQRT_PI))),
+        library("Erfc").with_gradient(|g| chain_input(g, |g, x| gauss(g, x, -FRAC_2_SQRT_PI))),
         OpDef::new("Floor", shape::unchanged).without_gradient(),
         OpDef::new("Ceil", shape::unchanged).without_gradient(),
         OpDef::new("Rint", shape::unchanged).without_gradient(),
@@ -93,12 +99,16 @@ pub(crate) static FAMILY: Family = Family {
             .with_gradient(|g| through(g, "Conj")),
         OpDef::new("Real", shape::unchanged).with_work(Work::moves).with_gradient(real_grad),
         OpDef::new("Imag", shape::unchanged).with_work(Work::moves).with_gradient(imag_grad),
-        transcendental("Angle").with_gradient(angle_grad),
-        OpDef::new("ComplexAbs", shape::unchanged).with_gradient(complex_abs_grad),
+        library("Angle").with_gradient(angle_grad),
+        OpDef::new("ComplexAbs", shape::unchanged)
+            .with_work(Work::per_output::<300>)
+            .with_gradient(complex_abs_grad),
         OpDef::new("TanhGrad", shape::unchanged).with_gradient(tanh_grad_grad),
         OpDef::new("SigmoidGrad", shape::unchanged).with_gradient(sigmoid_grad_grad),
         OpDef::new("SqrtGrad", shape::unchanged).with_gradient(sqrt_grad_grad),
-        OpDef::new("RsqrtGrad", shape::unchanged).with_gradient(rsqrt_grad_grad),
+        OpDef::new("RsqrtGrad", shape::unchanged)
+            .with_work(Work::per_output::<4>)
+            .with_gradient(rsqrt_grad_grad),
         OpDef::new("ReciprocalGrad", shape::unchanged).with_gradient(reciprocal_grad_grad),
         OpDef::new("InvGrad", shape::unchanged).with_gradient(reciprocal_grad_grad),
     ],

@@ -13,11 +13,11 @@ use crate::gather::gather;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("Unique", unique_shape).with_work(Work::serial::<30>),
-        OpDef::new("UniqueV2", unique_v2_shape).with_work(Work::serial::<30>),
-        OpDef::new("UniqueWithCounts", unique_shape).with_work(Work::serial::<30>),
-        OpDef::new("UniqueWithCountsV2", unique_v2_shape).with_work(Work::serial::<30>),
-        OpDef::new("ListDiff", list_diff_shape).with_work(Work::serial::<30>),
+        OpDef::new("Unique", unique_shape).with_work(Work::serial::<15>),
+        OpDef::new("UniqueV2", unique_v2_shape).with_work(Work::serial::<15>),
+        OpDef::new("UniqueWithCounts", unique_shape).with_work(Work::serial::<15>),
+        OpDef::new("UniqueWithCountsV2", unique_v2_shape).with_work(Work::serial::<15>),
+        OpDef::new("ListDiff", list_diff_shape).with_work(Work::serial::<15>),
     ],
     kernels: &[
         KernelSpec { op: "Unique", create: unique, ..KernelSpec::CPU },

@@ -1,6 +1,6 @@
 //! `UnravelIndex`: flat row-major indices to coordinates.
 
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, Work};
 use thalweg_hlo::Value;
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Lowering};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, ensure, err};
@@ -8,7 +8,7 @@ use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, ensure
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("UnravelIndex", unravel_index_shape)],
+    ops: &[OpDef::new("UnravelIndex", unravel_index_shape).with_work(Work::per_output::<400>)],
     kernels: &[
         cpu_kernel!("UnravelIndex", "Tidx" in [i32, i64] => unravel_index),
         KernelSpec::lowering("UnravelIndex", lower_unravel_index).with_host_inputs(&["dims"]),

@@ -181,7 +181,7 @@ fn old_variable_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-const ASSIGN: OpDef = OpDef::new("Assign", assign_shape).with_work(Work::moves);
+const ASSIGN: OpDef = OpDef::new("Assign", assign_shape).with_work(Work::none);
 
 /// The value's shape, which must be the variable's unless the op may change it.
 fn assign_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -219,7 +219,7 @@ fn read_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 const ASSIGN_VARIABLE_OP: OpDef =
-    OpDef::new("AssignVariableOp", update_shape).with_work(Work::moves);
+    OpDef::new("AssignVariableOp", update_shape).with_work(Work::none);
 
 /// The value's shape must be compatible with the variable's.
 fn update_shape(c: &mut ShapeContext<'_>) -> Result<()> {

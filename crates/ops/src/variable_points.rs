@@ -1,6 +1,6 @@
 //! Slices of variables at given coordinates: gather without a snapshot, and scatter updates.
 
-use thalweg_graph::{OpDef, ShapeContext, Work};
+use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, ensure};
 
@@ -9,6 +9,7 @@ use crate::gather_gradients;
 use crate::scatter::{Update, check_scatter_shapes, scatter};
 use crate::variable::{change, forward_ref, variable_input};
 use crate::variable_lowering::{ORDERED, gather_points, scatter_points};
+use crate::work;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -55,10 +56,10 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const RESOURCE_GATHER_ND: OpDef =
-    OpDef::new("ResourceGatherNd", gather_nd_shape).with_work(Work::copies_outputs);
+    OpDef::new("ResourceGatherNd", gather_nd_shape).with_work(|c| work::gather(c, 400.0));
 
 const SCATTER_ND_UPDATE: OpDef =
-    OpDef::new("ScatterNdUpdate", scatter_shape).with_work(Work::updates::<1, 1>);
+    OpDef::new("ScatterNdUpdate", scatter_shape).with_work(|c| work::scatter(c, 1));
 
 const SCATTER_ND_ADD: OpDef = OpDef { name: "ScatterNdAdd", ..SCATTER_ND_UPDATE };
 

@@ -18,6 +18,7 @@ use crate::scatter::Update;
 use crate::split::{Disjoint, for_each_rows};
 use crate::variable::{change, forward_ref, variable_input};
 use crate::variable_lowering::{ORDERED, RESOURCE_ORDERED, gather_rows, scatter_rows};
+use crate::work;
 
 /// Kernels of a scatter op and its resource form, for a list of element types.
 macro_rules! scatter_kernels {
@@ -103,7 +104,7 @@ const RESOURCE_SCATTER_UPDATE: OpDef =
 const RESOURCE_SCATTER_ADD: OpDef = OpDef { name: "ResourceScatterAdd", ..RESOURCE_SCATTER_UPDATE };
 
 const RESOURCE_GATHER: OpDef =
-    OpDef::new("ResourceGather", gather_shape).with_work(Work::copies_outputs);
+    OpDef::new("ResourceGather", gather_shape).with_work(|c| work::gather(c, 100.0));
 
 fn lesser(element: &Value, update: &Value) -> Value {
     Update::Min.lower(element, update)

@@ -10,7 +10,7 @@ use super::resize_lowering;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("ResizeArea", resized_shape).with_work(Work::per_output::<30>)],
+    ops: &[OpDef::new("ResizeArea", resized_shape).with_work(Work::per_output::<500>)],
     kernels: &[
         KernelSpec {
             op: "ResizeArea",

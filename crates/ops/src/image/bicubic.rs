@@ -20,7 +20,7 @@ use crate::split::Disjoint;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         RESIZE_BICUBIC.with_gradient(bicubic_gradient),
-        OpDef::new("ResizeBicubicGrad", shape_of_original).with_work(Work::per_input::<100>),
+        OpDef::new("ResizeBicubicGrad", shape_of_original).with_work(Work::per_input::<1000>),
     ],
     kernels: &[
         KernelSpec {

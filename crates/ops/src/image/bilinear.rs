@@ -40,10 +40,10 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const RESIZE_BILINEAR: OpDef =
-    OpDef::new("ResizeBilinear", resized_shape).with_work(Work::per_output::<10>);
+    OpDef::new("ResizeBilinear", resized_shape).with_work(Work::per_output::<90>);
 
 const RESIZE_BILINEAR_GRAD: OpDef =
-    OpDef::new("ResizeBilinearGrad", shape_of_original).with_work(Work::per_input::<20>);
+    OpDef::new("ResizeBilinearGrad", shape_of_original).with_work(Work::per_input::<300>);
 
 /// Two neighboring pixels and the fractional distance of the sample from the first.
 #[derive(Clone, Copy)]

@@ -13,7 +13,7 @@ use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("AdjustContrast", adjusted_shape).with_work(Work::per_output::<3>),
+        OpDef::new("AdjustContrast", adjusted_shape).with_work(Work::per_output::<200>),
         ADJUST_CONTRAST_V2,
         ADJUST_HUE,
         ADJUST_SATURATION,
@@ -67,15 +67,15 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const ADJUST_CONTRAST_V2: OpDef =
-    OpDef::new("AdjustContrastv2", adjusted_shape).with_work(Work::per_output::<3>);
+    OpDef::new("AdjustContrastv2", adjusted_shape).with_work(Work::per_output::<200>);
 
 const ADJUST_HUE: OpDef =
-    OpDef { name: "AdjustHue", work: Work::per_output::<50>, ..ADJUST_CONTRAST_V2 };
+    OpDef { name: "AdjustHue", work: Work::per_output::<450>, ..ADJUST_CONTRAST_V2 };
 
 const ADJUST_SATURATION: OpDef =
-    OpDef { name: "AdjustSaturation", work: Work::per_output::<50>, ..ADJUST_CONTRAST_V2 };
+    OpDef { name: "AdjustSaturation", work: Work::per_output::<450>, ..ADJUST_CONTRAST_V2 };
 
-const RGB_TO_HSV: OpDef = OpDef::new("RGBToHSV", colors_shape).with_work(Work::per_output::<50>);
+const RGB_TO_HSV: OpDef = OpDef::new("RGBToHSV", colors_shape).with_work(Work::per_output::<140>);
 
 const HSV_TO_RGB: OpDef = OpDef { name: "HSVToRGB", ..RGB_TO_HSV };
 

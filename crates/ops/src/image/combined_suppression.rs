@@ -9,7 +9,7 @@ use super::suppression::{Rules, SelectedBox, check_overlap_threshold, choose, ov
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("CombinedNonMaxSuppression", combined_shape).with_work(Work::serial::<50>)],
+    ops: &[OpDef::new("CombinedNonMaxSuppression", combined_shape).with_work(Work::serial::<20>)],
     kernels: &[KernelSpec {
         op: "CombinedNonMaxSuppression",
         create: combined_suppression,

@@ -17,8 +17,8 @@ use crate::split::{Disjoint, for_each_rows};
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         CROP_AND_RESIZE.with_gradient(gradient),
-        OpDef::new("CropAndResizeGradImage", grad_image_shape).with_work(Work::per_input::<40>),
-        OpDef::new("CropAndResizeGradBoxes", grad_boxes_shape).with_work(Work::per_input::<40>),
+        OpDef::new("CropAndResizeGradImage", grad_image_shape).with_work(Work::per_input::<700>),
+        OpDef::new("CropAndResizeGradBoxes", grad_boxes_shape).with_work(Work::per_input::<700>),
     ],
     kernels: &[
         KernelSpec {
@@ -46,7 +46,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const CROP_AND_RESIZE: OpDef =
-    OpDef::new("CropAndResize", crops_shape).with_work(Work::per_output::<20>);
+    OpDef::new("CropAndResize", crops_shape).with_work(Work::per_output::<600>);
 
 /// The number of boxes, from the boxes in input `i` and the box indices in input `i + 1`.
 fn boxes_known(c: &ShapeContext<'_>, i: usize) -> Result<Option<usize>> {

@@ -13,9 +13,9 @@ use crate::split::for_each_rows;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         OpDef::new("EncodePng", png_shape).with_work(Work::serial::<20>),
-        OpDef::new("EncodeJpeg", jpeg_shape).with_work(Work::serial::<20>),
+        OpDef::new("EncodeJpeg", jpeg_shape).with_work(Work::serial::<6>),
         OpDef::new("EncodeJpegVariableQuality", variable_quality_shape)
-            .with_work(Work::serial::<20>),
+            .with_work(Work::serial::<6>),
     ],
     kernels: &[
         KernelSpec { op: "EncodePng", create: encode_png, ..KernelSpec::CPU },

@@ -17,7 +17,7 @@ use crate::split::for_each_rows;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         RESIZE_NEAREST_NEIGHBOR.with_gradient(gradient),
-        OpDef::new("ResizeNearestNeighborGrad", grad_shape).with_work(Work::moves),
+        OpDef::new("ResizeNearestNeighborGrad", grad_shape).with_work(Work::per_output::<400>),
     ],
     kernels: &[
         KernelSpec {

@@ -23,7 +23,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const IMAGE_PROJECTIVE_TRANSFORM_V2: OpDef =
-    OpDef::new("ImageProjectiveTransformV2", transformed_shape).with_work(Work::per_output::<20>);
+    OpDef::new("ImageProjectiveTransformV2", transformed_shape).with_work(Work::per_output::<1500>);
 
 const IMAGE_PROJECTIVE_TRANSFORM_V3: OpDef =
     OpDef { name: "ImageProjectiveTransformV3", ..IMAGE_PROJECTIVE_TRANSFORM_V2 };

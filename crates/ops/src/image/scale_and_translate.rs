@@ -16,7 +16,7 @@ use crate::split::for_each_rows;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         SCALE_AND_TRANSLATE.with_gradient(gradient),
-        OpDef::new("ScaleAndTranslateGrad", shape_of_original).with_work(Work::per_input::<60>),
+        OpDef::new("ScaleAndTranslateGrad", shape_of_original).with_work(Work::per_input::<500>),
     ],
     kernels: &[
         KernelSpec {
@@ -37,7 +37,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const SCALE_AND_TRANSLATE: OpDef =
-    OpDef::new("ScaleAndTranslate", forward_shape).with_work(Work::per_output::<60>);
+    OpDef::new("ScaleAndTranslate", forward_shape).with_work(Work::per_output::<500>);
 
 fn forward_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for (i, name) in [(2, "scale"), (3, "translation")] {

@@ -15,7 +15,7 @@ pub(crate) static FAMILY: Family = Family {
         NON_MAX_SUPPRESSION_V2.without_gradient(),
         NON_MAX_SUPPRESSION_V3,
         NON_MAX_SUPPRESSION_V4,
-        OpDef::new("NonMaxSuppressionV5", selected_shape).with_work(Work::serial::<50>),
+        OpDef::new("NonMaxSuppressionV5", selected_shape).with_work(Work::serial::<20>),
         NON_MAX_SUPPRESSION_WITH_OVERLAPS.without_gradient(),
     ],
     kernels: &[
@@ -42,7 +42,7 @@ const fn boxes_kernel(op: &'static str) -> KernelSpec {
 }
 
 const NON_MAX_SUPPRESSION: OpDef =
-    OpDef::new("NonMaxSuppression", selected_shape).with_work(Work::serial::<50>);
+    OpDef::new("NonMaxSuppression", selected_shape).with_work(Work::serial::<20>);
 
 const NON_MAX_SUPPRESSION_V2: OpDef = OpDef { name: "NonMaxSuppressionV2", ..NON_MAX_SUPPRESSION };
 
@@ -53,7 +53,7 @@ const NON_MAX_SUPPRESSION_V4: OpDef =
     OpDef { name: "NonMaxSuppressionV4", ..NON_MAX_SUPPRESSION_V3 };
 
 const NON_MAX_SUPPRESSION_WITH_OVERLAPS: OpDef =
-    OpDef::new("NonMaxSuppressionWithOverlaps", overlaps_shape).with_work(Work::serial::<50>);
+    OpDef::new("NonMaxSuppressionWithOverlaps", overlaps_shape).with_work(Work::serial::<20>);
 
 fn selected_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let boxes = c.with_rank(0, "boxes", 2)?;

@@ -29,7 +29,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const QR: OpDef =
-    OpDef::new("Qr", qr_shape).with_work(|c| work::per_matrix(c, |m, n| 4.0 * m * n * m.min(n)));
+    OpDef::new("Qr", qr_shape).with_work(|c| work::per_matrix(c, |m, n| 3.0 * m * n * m.min(n)));
 
 const SVD: OpDef =
     OpDef::new("Svd", svd_shape).with_work(|c| work::per_matrix(c, |m, n| 20.0 * m * n * m.min(n)));

@@ -41,7 +41,7 @@ const SELF_ADJOINT_EIG: OpDef = OpDef::new("SelfAdjointEig", stacked_shape)
 const BATCH_SELF_ADJOINT_EIG: OpDef = OpDef { name: "BatchSelfAdjointEig", ..SELF_ADJOINT_EIG };
 
 const EIG: OpDef =
-    OpDef::new("Eig", pairs_shape).with_work(|c| work::per_matrix(c, |_, n| 25.0 * n.powi(3)));
+    OpDef::new("Eig", pairs_shape).with_work(|c| work::per_matrix(c, |_, n| 50.0 * n.powi(3)));
 
 fn pairs_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let matrices = Matrices::square(c, 0, "input")?;

@@ -36,7 +36,7 @@ macro_rules! transforms {
             ..OpDef::new($name, |c| {
                 infer(c, Transform { rank: $rank, is_inverse: $inverse, is_real: $real })
             })
-            .with_work(|c| work::fourier(c, $rank, $real))
+            .with_work(|c| work::fourier(c, $rank))
         };)+
 
         pub(crate) static FAMILY: Family = Family {

@@ -31,13 +31,13 @@ const MATRIX_EXPONENTIAL: OpDef = OpDef::new("MatrixExponential", shapes::square
 
 const MATRIX_LOGARITHM: OpDef = OpDef {
     name: "MatrixLogarithm",
-    work: |c| work::per_matrix(c, |_, n| 60.0 * n.powi(3)),
+    work: |c| work::per_matrix(c, |_, n| 150.0 * n.powi(3)),
     ..MATRIX_EXPONENTIAL
 };
 
 const MATRIX_SQUARE_ROOT: OpDef = OpDef {
     name: "MatrixSquareRoot",
-    work: |c| work::per_matrix(c, |_, n| 60.0 * n.powi(3)),
+    work: |c| work::per_matrix(c, |_, n| 150.0 * n.powi(3)),
     ..MATRIX_EXPONENTIAL
 };
 

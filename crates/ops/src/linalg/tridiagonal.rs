@@ -24,10 +24,10 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const TRIDIAGONAL_SOLVE: OpDef =
-    OpDef::new("TridiagonalSolve", solve_shape).with_work(Work::per_output::<40>);
+    OpDef::new("TridiagonalSolve", solve_shape).with_work(Work::per_output::<700>);
 
 const TRIDIAGONAL_MAT_MUL: OpDef =
-    OpDef::new("TridiagonalMatMul", multiply_shape).with_work(Work::per_output::<5>);
+    OpDef::new("TridiagonalMatMul", multiply_shape).with_work(Work::per_output::<150>);
 
 fn solve_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let diagonals = Matrices::of(c, 0, "diagonals")?;

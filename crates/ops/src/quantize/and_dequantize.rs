@@ -12,11 +12,11 @@ use crate::split::for_each_rows;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         OpDef::new("QuantizeAndDequantize", shape::unchanged)
-            .with_work(Work::per_output::<10>)
+            .with_work(Work::per_output::<300>)
             .with_gradient(straight_through),
         QUANTIZE_AND_DEQUANTIZE_V2,
         OpDef::new("QuantizeAndDequantizeV3", ranged_shape)
-            .with_work(Work::per_output::<10>)
+            .with_work(Work::per_output::<300>)
             .with_gradient(straight_through),
         QUANTIZE_AND_DEQUANTIZE_V4,
         OpDef::new("QuantizeAndDequantizeV4Grad", gradient_shape),
@@ -37,7 +37,7 @@ fn straight_through(g: &mut GradientContext<'_>) -> Result<()> {
 }
 
 const QUANTIZE_AND_DEQUANTIZE_V2: OpDef = OpDef::new("QuantizeAndDequantizeV2", ranged_shape)
-    .with_work(Work::per_output::<10>)
+    .with_work(Work::per_output::<300>)
     .with_gradient(straight_through);
 
 const QUANTIZE_AND_DEQUANTIZE_V4: OpDef = OpDef {

@@ -13,8 +13,8 @@ use super::range::{Quantized, Slices, ToFloat, ToQuantized, clamp};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("QuantizeV2", quantize_shape).with_work(Work::per_output::<10>),
-        OpDef::new("Dequantize", quantize_shape).with_work(Work::per_output::<10>),
+        OpDef::new("QuantizeV2", quantize_shape).with_work(Work::per_output::<150>),
+        OpDef::new("Dequantize", quantize_shape).with_work(Work::per_output::<150>),
     ],
     kernels: &[
         cpu_kernel!("QuantizeV2", "T" in [QInt8, QUInt8, QInt16, QUInt16, QInt32] => quantize),

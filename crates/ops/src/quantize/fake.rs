@@ -39,7 +39,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const ARGS: OpDef = OpDef::new("FakeQuantWithMinMaxArgs", shape::unchanged)
-    .with_work(Work::per_output::<8>)
+    .with_work(Work::per_output::<250>)
     .with_gradient(|g| through(g, "FakeQuantWithMinMaxArgsGradient"));
 
 /// The gradients of all inputs, by the op `op`.
@@ -55,7 +55,7 @@ const ARGS_GRADIENT: OpDef =
     OpDef { name: "FakeQuantWithMinMaxArgsGradient", gradient: Gradient::None, ..ARGS };
 
 const VARS: OpDef = OpDef::new("FakeQuantWithMinMaxVars", vars_shape)
-    .with_work(Work::per_output::<8>)
+    .with_work(Work::per_output::<250>)
     .with_gradient(|g| through(g, "FakeQuantWithMinMaxVarsGradient"));
 
 const VARS_GRADIENT: OpDef = OpDef {

@@ -21,7 +21,7 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         SPARSE_TO_DENSE.with_gradient(gradients::to_dense),
         SPARSE_TENSOR_DENSE_ADD.with_gradient(gradients::tensor_dense_add),
-        OpDef::new("SparseDenseCwiseAdd", cwise_shape),
+        OpDef::new("SparseDenseCwiseAdd", cwise_shape).with_work(Work::serial::<10>),
         SPARSE_DENSE_CWISE_DIV.with_gradient(gradients::cwise_div),
         SPARSE_DENSE_CWISE_MUL.with_gradient(gradients::cwise_mul),
     ],
@@ -257,8 +257,10 @@ fn check_dense_add(ctx: &KernelContext<'_>) -> Result<()> {
     check_rank(dense.rank())
 }
 
-const SPARSE_DENSE_CWISE_DIV: OpDef = OpDef::new("SparseDenseCwiseDiv", cwise_shape);
-const SPARSE_DENSE_CWISE_MUL: OpDef = OpDef::new("SparseDenseCwiseMul", cwise_shape);
+const SPARSE_DENSE_CWISE_DIV: OpDef =
+    OpDef::new("SparseDenseCwiseDiv", cwise_shape).with_work(Work::serial::<10>);
+const SPARSE_DENSE_CWISE_MUL: OpDef =
+    OpDef::new("SparseDenseCwiseMul", cwise_shape).with_work(Work::serial::<10>);
 
 fn cwise_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (count, _) = sparse_input_shapes(c, 0)?;

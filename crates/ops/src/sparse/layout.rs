@@ -22,7 +22,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const SPARSE_REORDER: OpDef =
-    OpDef::new("SparseReorder", reorder_shape).with_work(Work::serial::<50>);
+    OpDef::new("SparseReorder", reorder_shape).with_work(Work::serial::<20>);
 
 fn reorder_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (count, rank) = sparse_input_shapes(c, 0)?;

@@ -17,9 +17,9 @@ use crate::number::{Number, Ordered};
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         SPARSE_REDUCE_SUM.with_gradient(gradients::reduce_sum),
-        OpDef::new("SparseReduceSumSparse", sparse_shape).with_work(Work::serial::<50>),
-        OpDef::new("SparseReduceMax", dense_shape).with_work(Work::serial::<50>),
-        OpDef::new("SparseReduceMaxSparse", sparse_shape).with_work(Work::serial::<50>),
+        OpDef::new("SparseReduceSumSparse", sparse_shape).with_work(Work::serial::<10>),
+        OpDef::new("SparseReduceMax", dense_shape).with_work(Work::serial::<10>),
+        OpDef::new("SparseReduceMaxSparse", sparse_shape).with_work(Work::serial::<10>),
         SPARSE_SOFTMAX.with_gradient(gradients::softmax),
     ],
     kernels: &[
@@ -40,7 +40,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const SPARSE_REDUCE_SUM: OpDef =
-    OpDef::new("SparseReduceSum", dense_shape).with_work(Work::serial::<50>);
+    OpDef::new("SparseReduceSum", dense_shape).with_work(Work::serial::<10>);
 
 fn dense_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let keeps = c.attrs().bool("keep_dims")?;
@@ -242,7 +242,7 @@ fn max_sparse<T: Ordered>(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 const SPARSE_SOFTMAX: OpDef =
-    OpDef::new("SparseSoftmax", softmax_shape).with_work(Work::serial::<50>);
+    OpDef::new("SparseSoftmax", softmax_shape).with_work(Work::serial::<10>);
 
 fn softmax_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (count, _) = sparse_input_shapes(c, 0)?;

@@ -21,10 +21,14 @@ pub(crate) static FAMILY: Family = Family {
         STATEFUL_UNIFORM,
         OpDef {
             name: "StatefulStandardNormalV2",
-            work: Work::per_output::<60>,
+            work: Work::per_output::<280>,
             ..STATEFUL_UNIFORM
         },
-        OpDef { name: "StatefulTruncatedNormal", work: Work::per_output::<60>, ..STATEFUL_UNIFORM },
+        OpDef {
+            name: "StatefulTruncatedNormal",
+            work: Work::per_output::<1100>,
+            ..STATEFUL_UNIFORM
+        },
         STATEFUL_UNIFORM_FULL_INT,
         STATEFUL_UNIFORM_INT,
         STATEFUL_RANDOM_BINOMIAL,
@@ -32,7 +36,7 @@ pub(crate) static FAMILY: Family = Family {
         OpDef::new("RngSkip", shape::unknown),
         OpDef::new("RngReadAndSkip", words_shape),
         OpDef::new("NonDeterministicInts", shape::from_first_input)
-            .with_work(Work::per_output::<20>),
+            .with_work(Work::per_output::<90>),
     ],
     kernels: &[
         cpu_kernel!("StatefulUniform", "dtype" in [f16, bf16, f32, f64] => uniform; host_inputs: STATE),
@@ -83,7 +87,7 @@ const ALGORITHM_THREEFRY: i64 = 2;
 const WORDS: usize = 3;
 
 const STATEFUL_UNIFORM: OpDef =
-    OpDef::new("StatefulUniform", from_shape_input).with_work(Work::per_output::<20>);
+    OpDef::new("StatefulUniform", from_shape_input).with_work(Work::per_output::<90>);
 
 const STATEFUL_UNIFORM_FULL_INT: OpDef =
     OpDef { name: "StatefulUniformFullInt", ..STATEFUL_UNIFORM };
@@ -91,10 +95,10 @@ const STATEFUL_UNIFORM_FULL_INT: OpDef =
 const STATEFUL_UNIFORM_INT: OpDef = OpDef { name: "StatefulUniformInt", ..STATEFUL_UNIFORM };
 
 const STATEFUL_RANDOM_BINOMIAL: OpDef =
-    OpDef { name: "StatefulRandomBinomial", work: Work::per_output::<500>, ..STATEFUL_UNIFORM };
+    OpDef { name: "StatefulRandomBinomial", work: Work::per_output::<30000>, ..STATEFUL_UNIFORM };
 
 const STATEFUL_STANDARD_NORMAL: OpDef =
-    OpDef { name: "StatefulStandardNormal", work: Work::per_output::<60>, ..STATEFUL_UNIFORM };
+    OpDef { name: "StatefulStandardNormal", work: Work::per_output::<280>, ..STATEFUL_UNIFORM };
 
 fn from_shape_input(c: &mut ShapeContext<'_>) -> Result<()> {
     let position = c.input_range("shape")?.start;

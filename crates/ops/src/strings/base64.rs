@@ -1,6 +1,6 @@
 //! Web-safe base64.
 
-use thalweg_graph::{OpDef, Work, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, StringBuilder, bail, ensure, err};
 
@@ -30,8 +30,7 @@ const VALUES: [u8; 256] = {
     values
 };
 
-const ENCODE_BASE64: OpDef =
-    OpDef::new("EncodeBase64", shape::unchanged).with_work(Work::serial::<100>).without_gradient();
+const ENCODE_BASE64: OpDef = OpDef::new("EncodeBase64", shape::unchanged).without_gradient();
 
 const DECODE_BASE64: OpDef = OpDef { name: "DecodeBase64", ..ENCODE_BASE64 };
 

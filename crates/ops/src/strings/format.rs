@@ -14,7 +14,7 @@ use super::text::{make_strings, write_strings};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("AsString", shape::unchanged).with_work(Work::serial::<100>).without_gradient(),
+        OpDef::new("AsString", shape::unchanged).without_gradient(),
         OpDef::new("StringFormat", string_format_shape).with_work(Work::serial::<100>),
     ],
     kernels: &[

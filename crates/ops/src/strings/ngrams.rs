@@ -12,7 +12,7 @@ use crate::indices::Indices;
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("StringNGrams", n_grams_shape).with_work(Work::serial::<200>)],
+    ops: &[OpDef::new("StringNGrams", n_grams_shape).with_work(Work::serial::<30>)],
     kernels: &[KernelSpec {
         op: "StringNGrams",
         constraints: &[("Tsplits", &[DType::Int32, DType::Int64])],

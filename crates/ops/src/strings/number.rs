@@ -1,6 +1,6 @@
 //! `StringToNumber`, by the rules of C's `strtod` and `strtol` in base ten.
 
-use thalweg_graph::{OpDef, shape};
+use thalweg_graph::{OpDef, Work, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};
 use thalweg_tensor::{Element, Result, err};
 
@@ -9,7 +9,9 @@ use super::text::FirstError;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OpDef::new("StringToNumber", shape::unchanged).without_gradient()],
+    ops: &[OpDef::new("StringToNumber", shape::unchanged)
+        .with_work(Work::serial::<15>)
+        .without_gradient()],
     kernels: &[cpu_kernel!(
         "StringToNumber", "out_type" in [f32, f64, i32, i64, u32, u64] => string_to_number
     )],

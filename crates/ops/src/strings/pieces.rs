@@ -13,8 +13,8 @@ use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("StringSplit", split_shape).with_work(Work::serial::<200>).without_gradient(),
-        OpDef::new("StringSplitV2", split_shape).with_work(Work::serial::<200>),
+        OpDef::new("StringSplit", split_shape).with_work(Work::serial::<30>).without_gradient(),
+        OpDef::new("StringSplitV2", split_shape).with_work(Work::serial::<30>),
     ],
     kernels: &[
         KernelSpec { op: "StringSplit", create: string_split, ..KernelSpec::CPU },

@@ -15,12 +15,12 @@ use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OpDef::new("RegexFullMatch", with_scalar_patterns).with_work(Work::serial::<200>),
-        OpDef::new("StaticRegexFullMatch", shape::unchanged).with_work(Work::serial::<200>),
+        OpDef::new("RegexFullMatch", with_scalar_patterns).with_work(Work::serial::<60>),
+        OpDef::new("StaticRegexFullMatch", shape::unchanged).with_work(Work::serial::<60>),
         OpDef::new("RegexReplace", with_scalar_patterns)
-            .with_work(Work::serial::<200>)
+            .with_work(Work::serial::<60>)
             .without_gradient(),
-        OpDef::new("StaticRegexReplace", shape::unchanged).with_work(Work::serial::<200>),
+        OpDef::new("StaticRegexReplace", shape::unchanged).with_work(Work::serial::<60>),
     ],
     kernels: &[
         KernelSpec { op: "RegexFullMatch", create: regex_full_match, ..KernelSpec::CPU },

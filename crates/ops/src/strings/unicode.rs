@@ -17,8 +17,8 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         UNICODE_DECODE,
         UNICODE_DECODE_WITH_OFFSETS,
-        OpDef::new("UnicodeEncode", encode_shape).with_work(Work::serial::<200>),
-        OpDef::new("UnicodeTranscode", shape::unchanged).with_work(Work::serial::<200>),
+        OpDef::new("UnicodeEncode", encode_shape).with_work(Work::serial::<30>),
+        OpDef::new("UnicodeTranscode", shape::unchanged).with_work(Work::serial::<30>),
         OpDef::new("UnicodeScript", shape::unchanged),
     ],
     kernels: &[
@@ -34,7 +34,7 @@ pub(crate) static FAMILY: Family = Family {
 const NANOSECONDS: f64 = 150.0;
 
 const UNICODE_DECODE: OpDef =
-    OpDef::new("UnicodeDecode", decode_shape).with_work(Work::serial::<200>);
+    OpDef::new("UnicodeDecode", decode_shape).with_work(Work::serial::<30>);
 
 const UNICODE_DECODE_WITH_OFFSETS: OpDef =
     OpDef { name: "UnicodeDecodeWithOffsets", ..UNICODE_DECODE };

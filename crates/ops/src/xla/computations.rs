@@ -1,6 +1,6 @@
 //! XLA's ops that call a function on pairs of elements: reductions, scatters and sorting.
 
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, Work, shape};
 use thalweg_hlo::{ScatterDims, Value, Window};
 use thalweg_kernel::{Family, KernelSpec, Lowering};
 use thalweg_tensor::{Error, PartialShape, Result, bail, ensure, err};
@@ -8,16 +8,18 @@ use thalweg_tensor::{Error, PartialShape, Result, bail, ensure, err};
 use super::arrays::sizes;
 use super::numbers::Numbers;
 
+use crate::work;
+
 pub(crate) static FAMILY: Family =
     Family {
         ops: &[
-            OpDef::new("XlaReduce", reduced_shapes),
+            OpDef::new("XlaReduce", reduced_shapes).with_work(Work::per_input::<20>),
             OpDef::new("XlaReduceWindow", shape::unknown),
             OpDef::new("XlaScatter", shape::from_first_input),
             OpDef::new("XlaSelectAndScatter", shape::from_first_input),
-            OpDef::new("XlaVariadicReduce", reduced_shapes),
-            OpDef::new("XlaVariadicReduceV2", reduced_shapes),
-            OpDef::new("XlaVariadicSort", sorted_shapes),
+            OpDef::new("XlaVariadicReduce", reduced_shapes).with_work(Work::per_input::<20>),
+            OpDef::new("XlaVariadicReduceV2", reduced_shapes).with_work(Work::per_input::<20>),
+            OpDef::new("XlaVariadicSort", sorted_shapes).with_work(work::sort),
         ],
         kernels: &[
             KernelSpec::lowering("XlaReduce", lower_reduce),
