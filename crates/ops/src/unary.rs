@@ -14,6 +14,7 @@ use crate::lowering::{self, wide_pairs, wide_unary};
 use crate::math::simd::Level;
 use crate::number::Number;
 use crate::special_lowering::{erfc, in_double, lower_erf};
+use crate::work;
 
 const ABS: OpDef = OpDef::new("Abs", shape::unchanged)
     .with_gradient(|g| chain_input(g, |g, x| g.add("Sign", &[x])));
@@ -21,9 +22,9 @@ const ABS: OpDef = OpDef::new("Abs", shape::unchanged)
 const SQUARE: OpDef = OpDef::new("Square", shape::unchanged)
     .with_gradient(|g| chain_input(g, |g, x| g.scaled(x, 2.0)));
 
-/// A function that a vectorized polynomial evaluates.
+/// A function that a polynomial evaluates.
 const fn transcendental(name: &'static str) -> OpDef {
-    OpDef::new(name, shape::unchanged).with_work(Work::per_output::<60>)
+    OpDef::new(name, shape::unchanged).with_work(work::function::<60>)
 }
 
 /// A function that the mathematical library evaluates for one number at a time.
@@ -70,9 +71,9 @@ pub(crate) static FAMILY: Family = Family {
         transcendental("Log").with_gradient(|g| chain_input(g, |g, x| g.reciprocal(x))),
         transcendental("Log1p").with_gradient(log1p_grad),
         transcendental("Sin")
-            .with_work(Work::per_output::<150>)
+            .with_work(work::function::<150>)
             .with_gradient(|g| chain_input(g, |g, x| g.add("Cos", &[x]))),
-        transcendental("Cos").with_work(Work::per_output::<150>).with_gradient(cos_grad),
+        transcendental("Cos").with_work(work::function::<150>).with_gradient(cos_grad),
         library("Tan").with_gradient(tan_grad),
         library("Asin").with_gradient(|g| chain_input(g, asin_slope)),
         library("Acos").with_gradient(acos_grad),

@@ -19,6 +19,14 @@ pub(crate) fn division(c: &WorkContext<'_>) -> Work {
     Work::scaled(c, if is_integer { 200.0 } else { 10.0 })
 }
 
+/// A function of each element: `FLOPS` operations, and eight times as many for numbers of 64 bits
+/// and more, whose loops are not vectorized.
+pub(crate) fn function<const FLOPS: u32>(c: &WorkContext<'_>) -> Work {
+    const NOT_VECTORIZED: f64 = 8.0;
+    let is_wide = c.output_dtype(0).is_some_and(|dtype| dtype.size() >= 8);
+    Work::scaled(c, f64::from(FLOPS) * if is_wide { NOT_VECTORIZED } else { 1.0 })
+}
+
 /// A product of matrices: a row times a column for each element.
 pub(crate) fn matrix_product(c: &WorkContext<'_>) -> Work {
     let attrs = c.attrs();

@@ -122,6 +122,8 @@ fn flops_by_hand() {
         ("Sum(float[30,50], int32=[1]) = 1500", "an addition for each element of the input"),
         ("Concat(int32=0, float[3,4], float[5,4]; N=2) = 0", "moves"),
         ("Reshape(float[3,4], int32=[12]) = 0", "passes on"),
+        ("Tanh(float[10]) = 600", "10 polynomials"),
+        ("Tanh(double[10]) = 4800", "one at a time"),
         (
             "ResourceApplyMomentum(resource[], resource[], float[], float[30,50], float[]) = 6000",
             "four operations for each element of the gradient",
