@@ -30,6 +30,7 @@ pub fn measured(metadata: &RunMetadata) -> Timeline {
     builder.add_dispatches();
     builder.add_nodes();
     builder.add_answers();
+    builder.add_end();
     builder.finish()
 }
 
@@ -320,6 +321,32 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// The end of the step on the master's task, once all nodes have run: fetches are gathered, and memory is freed.
+    fn add_end(&mut self) {
+        let (start, end) = (self.metadata.ending_ns, self.metadata.duration_ns);
+        let last = (0..self.drafts.len()).max_by_key(|&i| self.drafts[i].end);
+        let Some(last) = last.filter(|&i| self.drafts[i].end <= end && start <= end) else {
+            return;
+        };
+        let device = match self.metadata.master.as_str() {
+            "" => self.drafts[last].device,
+            master => self.device_of_task(master),
+        };
+        let ready = self.drafts[last].end;
+        let draft = Draft {
+            device,
+            thread: u32::MAX,
+            node: "step".into(),
+            op: "StepEnd".into(),
+            kind: SpanKind::Compute,
+            ready,
+            start: start.max(ready),
+            end,
+            cause: Some(last as u32),
+        };
+        self.push(draft);
+    }
+
     /// Orders the spans so that causes come first.
     fn finish(self) -> Timeline {
         let drafts = &self.drafts;
@@ -357,7 +384,8 @@ impl<'a> Builder<'a> {
                 cause: draft.cause.and_then(|c| position[c as usize]).filter(|c| Some(*c) < own),
             }
         };
-        let end = drafts.iter().map(|d| d.end).max().unwrap_or(0);
+        let last = drafts.iter().map(|d| d.end).max().unwrap_or(0);
+        let end = last.max(self.metadata.duration_ns);
         let spans = order.iter().map(span).collect();
         Timeline { seconds: seconds(end), devices: self.devices, spans }
     }
@@ -433,7 +461,9 @@ fn waits(node: &NodeTiming) -> bool {
         || (op.starts_with("Queue") && (op.contains("Dequeue") || op.contains("Enqueue")))
         || op.contains("AccumulatorTakeGradient")
         || op.starts_with("Barrier")
-        || matches!(op, "Stage" | "Unstage" | "MutexLock" | "ReadFile" | "ReaderReadV2")
+        || op.starts_with("ReaderRead")
+        || matches!(op, "Stage" | "Unstage" | "MutexLock")
+        || matches!(op, "ReadFile" | "WriteFile" | "SaveV2" | "RestoreV2" | "MergeV2Checkpoints")
 }
 
 /// The row of each span within its device: those of a thread are in one as long as each lies within another or

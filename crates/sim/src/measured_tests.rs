@@ -72,6 +72,14 @@ fn the_path_goes_from_the_call_through_both_tasks() {
     let timeline = measured(&step(21));
     assert_eq!(timeline.devices, [Arc::from(PS), Arc::from(WORKER)]);
     assert!((timeline.seconds - 0.072).abs() < 1e-9);
+    // The master ends the step when a thread is free.
+    let (ending_ns, duration_ns) = (100_000_000, 144_000_000);
+    let ended = measured(&RunMetadata { ending_ns, duration_ns, ..step(21) });
+    let last = path(&ended).split_off(7);
+    assert_eq!(last, [(SegmentKind::Queueing(1), 28.0), (SegmentKind::Compute(1), 44.0)]);
+    // What is not known is charged to nothing.
+    let longer = measured(&RunMetadata { ending_ns: u64::MAX, duration_ns, ..step(21) });
+    assert!((longer.attribution().charged_share(&longer) - 0.5).abs() < 1e-6);
     let expected = [
         (SegmentKind::Link(1, 0), 20.0),
         (SegmentKind::Compute(0), 1.0),

@@ -82,6 +82,10 @@ pub(crate) struct StepTrace {
     dispatches: Vec<DispatchInfo>,
     #[prost(message, repeated, tag = "6")]
     sent: Vec<SentInfo>,
+    #[prost(uint64, tag = "7")]
+    duration_ns: u64,
+    #[prost(uint64, tag = "8")]
+    ending_ns: u64,
 }
 
 /// Fields of ours in a `RunStepResponse` or `RunCallableResponse`. TensorFlow's clients skip them.
@@ -156,6 +160,8 @@ impl StepTrace {
         };
         Some(StepTrace {
             started_ns: metadata.started_ns,
+            duration_ns: metadata.duration_ns,
+            ending_ns: metadata.ending_ns,
             step: metadata.step,
             master: metadata.master.clone(),
             clocks: metadata.clocks.iter().map(clock).collect(),
@@ -184,6 +190,8 @@ impl StepTrace {
         };
         let mut joined = RunMetadata {
             started_ns: trace.started_ns,
+            duration_ns: trace.duration_ns,
+            ending_ns: trace.ending_ns,
             step: trace.step,
             master: trace.master,
             clocks: trace.clocks.into_iter().map(clock).collect(),

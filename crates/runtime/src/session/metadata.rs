@@ -111,6 +111,10 @@ pub struct SentTensor {
 pub struct RunMetadata {
     /// When the step began, in ns since 1970; 0 unless nodes were timed.
     pub started_ns: u64,
+    /// When a thread began to end the step, which gathers the fetches, in ns since the step began.
+    pub ending_ns: u64,
+    /// How long the step took on its master's task, in ns; 0 unless nodes were timed.
+    pub duration_ns: u64,
     /// Nodes in the order in which they finished, up to a limit; empty unless tracing
     /// was asked for.
     pub nodes: Vec<NodeTiming>,

@@ -1,5 +1,7 @@
 //! Makes the report of a step: partition graphs and cost graph in TensorFlow's messages.
 
+use std::time::Duration;
+
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Graph, Role};
 use thalweg_proto as pb;
@@ -53,16 +55,21 @@ impl Reports {
         }
     }
 
-    /// The report of a step that has ended, merged with that of other tasks.
+    /// The report of a step that has ended, merged with that of other tasks; a thread began to end it at `ending`.
     pub(crate) fn of(
         self,
         plan: &CachedPlan,
         step: &StepShared,
+        ending: Duration,
         remote: Option<RunMetadata>,
     ) -> RunMetadata {
         let mut metadata = RunMetadata::default();
         if let Some(trace) = &step.trace {
             metadata.started_ns = trace.started_ns;
+            let since_begin = |time: Duration| time.saturating_sub(trace.begin).as_nanos() as u64;
+            metadata.ending_ns = since_begin(ending);
+            // Before the work that only a traced step has.
+            metadata.duration_ns = since_begin(step.core.options.environment.clock.monotonic());
             metadata.nodes = trace.take(&plan.executables);
         }
         if self.cost_graph {

@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use thalweg_kernel::{Cancellation, Registration, Rendezvous, StepContext, StepId};
@@ -146,6 +147,8 @@ impl Step {
     fn end(self) -> Result<StepOutputs> {
         let Step { plan, mut states, reports, learns, caller } = self;
         let first = &states[0];
+        let clock = &first.shared.core.options.environment.clock;
+        let ending = first.shared.trace.as_ref().map_or(Duration::ZERO, |_| clock.monotonic());
         let result = first.shared.cancellation.check();
         drop(caller);
         first.context.step_resources().clear();
@@ -153,7 +156,7 @@ impl Step {
         result?;
         let mut fetches = Vec::with_capacity(first.num_fetches());
         first.take_fetches(&mut fetches)?;
-        let mut metadata = reports.of(&plan, &first.shared, remote);
+        let mut metadata = reports.of(&plan, &first.shared, ending, remote);
         if let Some(step) = learns {
             first.shared.core.learn(&plan, step, &metadata);
             reports.drop_unasked(&mut metadata);

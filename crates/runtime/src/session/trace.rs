@@ -21,7 +21,8 @@ const SHARDS: usize = 16;
 
 /// Collects the times of a step's nodes.
 pub(crate) struct Trace {
-    begin: Duration,
+    /// When the step began, by the monotonic clock.
+    pub(crate) begin: Duration,
     /// When the step began, since 1970.
     pub(crate) started_ns: u64,
     count: AtomicUsize,
