@@ -42,7 +42,7 @@ fn real_rate(mode: Mode, slowness: u32) -> Result<f64> {
         }
     }
     let is_over = AtomicBool::new(false);
-    let rate = std::thread::scope(|threads| -> Result<f64> {
+    std::thread::scope(|threads| -> Result<f64> {
         let mut running = Vec::new();
         for (i, (session, train, _, x)) in crew.iter().enumerate() {
             let is_over = &is_over;
@@ -67,8 +67,7 @@ fn real_rate(mode: Mode, slowness: u32) -> Result<f64> {
         let stopped = chief.map_or(Ok(()), Chief::stop);
         running.into_iter().try_for_each(|worker| worker.join().unwrap())?;
         stopped.map(|()| rate)
-    });
-    rate
+    })
 }
 
 /// The same in virtual time.

@@ -202,6 +202,7 @@ fn job(workers: u32, ps: u32, mode: Mode, net: &NetDescription) -> TrainJob {
 }
 
 fn row(csv: &mut String, key: &str, report: &TrainReport, more: &str) {
+    eprintln!("{key}: {} events", report.events_simulated);
     let TrainReport { median_seconds, p10_seconds, p90_seconds, .. } = report;
     let _ = writeln!(csv, "{key},{median_seconds:.6},{p10_seconds:.6},{p90_seconds:.6},{more}");
 }

@@ -14,6 +14,7 @@ mod network;
 mod program;
 mod replica;
 mod report;
+mod tasks;
 mod workers;
 mod world;
 

@@ -251,7 +251,7 @@ impl<'a> Training<'a> {
                 self.join(i);
                 self.begin_step(i)
             }
-            Purpose::Step(i) => self.step_ended(i, result?),
+            Purpose::Step(i) => self.step_ended(i, &result?),
             other => bail!(Internal, "{other:?} is no step"),
         }
     }
@@ -338,7 +338,7 @@ impl<'a> Training<'a> {
         }
     }
 
-    fn step_ended(&mut self, i: u32, fetched: Vec<Value>) -> Result<()> {
+    fn step_ended(&mut self, i: u32, fetched: &[Value]) -> Result<()> {
         let took = seconds(self.world.events.now() - self.workers[i as usize].began);
         self.durations.push(took);
         self.report.worker_steps += 1;
@@ -418,6 +418,10 @@ impl<'a> Training<'a> {
                 if failure.index == 0 {
                     let run = self.chief.take();
                     self.end(run, &error);
+                    if self.needs_restoring {
+                        // It was about to restore them.
+                        self.era += 1;
+                    }
                 }
                 self.worker_stops(failure.index, &error);
             }
@@ -466,7 +470,10 @@ impl<'a> Training<'a> {
         self.world.restart(task);
         self.tell(format!("{} is back", failure.task()));
         if self.needs_restoring {
-            self.try_restoring();
+            // Other workers start once the variables are there.
+            if failure.role == Role::Ps || failure.index == 0 {
+                self.try_restoring();
+            }
             return Ok(());
         }
         // The worker that is back has no chief yet if it is the first.
@@ -523,7 +530,7 @@ impl<'a> Training<'a> {
         report.samples_per_second = per_second(used as f64 * self.job.net.batch as f64);
         report.events_simulated = self.world.events.count();
         let whole = seconds(self.world.events.now()).max(f64::MIN_POSITIVE);
-        let share = |task: &super::world::Task| DeviceShare {
+        let share = |task: &super::tasks::Task| DeviceShare {
             name: task.device.0.name.to_string(),
             busy: (seconds(task.busy) / whole).min(1.0),
             bytes_out: task.interface.bytes_out,

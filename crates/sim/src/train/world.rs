@@ -9,17 +9,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use thalweg_kernel::{
-    Cancellation, DeviceDescription, DeviceName, HostDevice, KernelOrigin, Outputs,
-    ResourceManager, SessionContext, StepContext, StepId, Value,
+    Cancellation, DeviceDescription, DeviceName, KernelOrigin, Outputs, StepContext, StepId, Value,
 };
-use thalweg_tensor::{Error, Result, Tensor, err};
+use thalweg_tensor::{Error, Result};
 
 use super::events::{Events, nanoseconds};
 use super::network::{Interface, SMALL_BYTES};
 use super::program::{Input, Program, Site, StepPlan};
 use super::replica::Instance;
+use super::tasks::Task;
 
 /// The duration from which on a node is an event of its own, in nanoseconds.
 const LONG: u64 = 20_000;
@@ -66,22 +65,6 @@ pub(super) enum Notice {
     Updated,
     /// A time that was asked for.
     Timer(u64),
-}
-
-pub(super) struct Task {
-    pub session: Arc<SessionContext>,
-    pub device: Arc<HostDevice>,
-    pub interface: Interface,
-    /// How often it has crashed.
-    pub epoch: u32,
-    pub is_alive: bool,
-    /// Nanoseconds in which it executed nodes.
-    pub busy: u64,
-    queue: VecDeque<(Id, u32)>,
-    free_at: u64,
-    is_scheduled: bool,
-    current: Option<(Id, u32)>,
-    handles: FxHashMap<usize, Value>,
 }
 
 /// A step that runs.
@@ -529,87 +512,6 @@ impl World {
         self.settle(self.events.now());
         Some(live.tag)
     }
-
-    /// A task dies: what it executes and what it holds is lost.
-    pub(super) fn crash(&mut self, task: u32) {
-        let on = &mut self.tasks[task as usize];
-        on.epoch += 1;
-        on.is_alive = false;
-        on.queue.clear();
-        on.current = None;
-        on.handles.clear();
-    }
-
-    /// A task that died is back, without state.
-    pub(super) fn restart(&mut self, task: u32) {
-        let (now, origin) = (self.events.now(), self.origin.clone());
-        let on = &mut self.tasks[task as usize];
-        on.is_alive = true;
-        on.is_scheduled = false;
-        on.free_at = now;
-        on.session = session(&origin);
-        on.interface.reset(now);
-    }
-
-    /// The handle of state that a node makes on a task.
-    pub(super) fn handle(
-        &mut self,
-        task: u32,
-        node: &Arc<thalweg_graph::Node>,
-        context: &Arc<StepContext>,
-    ) -> Result<Value> {
-        let key = Arc::as_ptr(node) as usize;
-        if let Some(value) = self.tasks[task as usize].handles.get(&key) {
-            return Ok(value.clone());
-        }
-        let spec = self.origin.kernels.find(node, "CPU")?;
-        let kernel = (spec.create)(&self.origin.init(node))?;
-        let thalweg_kernel::AnyKernel::Sync(kernel) = kernel else {
-            return Err(err!(Internal, "'{}' makes no handle", node.name));
-        };
-        let dtypes: Vec<_> = node.outputs.iter().map(|output| output.dtype).collect();
-        let mut outputs = vec![Value::Empty; dtypes.len()];
-        let mut inputs = [];
-        let mut ctx =
-            thalweg_kernel::KernelContext::new(node, &dtypes, context, &mut inputs, &mut outputs);
-        kernel.compute(&mut ctx)?;
-        let value = outputs.swap_remove(0);
-        self.tasks[task as usize].handles.insert(key, value.clone());
-        Ok(value)
-    }
-
-    /// Sets an integer variable on a task, as a checkpoint that is restored does.
-    pub(super) fn set_variable(&self, task: u32, name: &str, value: i64) -> Result<bool> {
-        let resources = &self.tasks[task as usize].session.resources;
-        let Some(variable) = resources.find::<thalweg_kernel::Variable>("", name) else {
-            return Ok(false);
-        };
-        variable.assign(Tensor::scalar(value))?;
-        Ok(true)
-    }
-}
-
-impl Task {
-    fn new(description: DeviceDescription, interface: Interface, origin: &KernelOrigin) -> Task {
-        Task {
-            session: session(origin),
-            device: Arc::new(HostDevice(description)),
-            interface,
-            epoch: 0,
-            is_alive: true,
-            busy: 0,
-            queue: VecDeque::new(),
-            free_at: 0,
-            is_scheduled: false,
-            current: None,
-            handles: FxHashMap::default(),
-        }
-    }
-}
-
-fn session(origin: &KernelOrigin) -> Arc<SessionContext> {
-    let isolated = SessionContext::isolated(&origin.budget, origin.environment.clone());
-    Arc::new(SessionContext { resources: ResourceManager::new("localhost"), ..isolated })
 }
 
 /// A value that is not there, or a ghost.
