@@ -299,3 +299,15 @@ fn what_must_hold_holds_in_any_job() {
         }
     }
 }
+
+/// The size that the simulator is made for: seconds with optimizations, much longer without.
+#[test]
+#[ignore = "slow without optimizations: run it with --release"]
+fn a_thousand_workers_and_a_hundred_servers() {
+    let net = NetDescription::dense(100_000_000, 20, 1e12, 32);
+    let mut job = noisy(TrainJob::new(1000, 100, Mode::sync(), net), 0.1);
+    job.worker.flops_per_second = 1e12;
+    let report = job.run().unwrap();
+    assert_eq!((report.updates_done, report.dropped_gradients), (20, 0));
+    println!("{} events, {} s a round", report.events_simulated, report.seconds / 20.0);
+}
