@@ -63,7 +63,7 @@ function makeTabs() {
 function makeHelp() {
   fill(help, h('h2', { id: 'help-title' }, 'Keyboard'),
     h('table', {}, SHORTCUTS.map(([key, what]) => h('tr', {}, h('td', {}, h('kbd', {}, key)), h('td', {}, what)))),
-    h('form', { method: 'dialog' }, h('button', { class: 'primary' }, 'Close')));
+    h('button', { class: 'primary', onclick: () => help.close() }, 'Close'));
 }
 
 async function readState(signal) {

@@ -244,6 +244,9 @@ export class GraphView {
     if (centre !== undefined) this.canvas.centre(centre);
     const { nodes } = this.model;
     this.summary.textContent = `${count(nodes)} nodes, ${count(this.graph.edges.length / 3)} edges; ${count(layout.items.length)} boxes drawn`;
+    const { truncated } = this.graph;
+    if (truncated) this.summary.textContent = `the first ${this.summary.textContent} of a graph of ${count(truncated.nodes)} nodes and ${count(truncated.edges)} edges`;
+    this.summary.title = this.summary.textContent;
     this.root.dataset.boxes = layout.items.length;
   }
 

@@ -11,7 +11,8 @@ const CURVES_MAX = 300;
 const LABELS_MAX = 260;
 const FAR_LABELS_MAX = 36;
 /** Lines are thinned out while the camera moves so that they take about this long a frame. */
-const LINES_MS = 7;
+const LINES_MS = 6;
+const LINES_AT_FIRST = 10000;
 /** Height of the legend at the bottom, kept free when everything is shown. */
 const LEGEND = 34;
 
@@ -41,6 +42,7 @@ export class GraphCanvas {
     this.onScreen = new Int32Array(n);
     this.isOnScreen = new Uint8Array(n);
     this.byBox = null;
+    this.stride = Math.max(1, Math.ceil(layout.from.length / LINES_AT_FIRST));
     this.recolor();
     const after = before && this.boxOf(anchor);
     if (after) {
