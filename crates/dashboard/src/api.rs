@@ -20,8 +20,9 @@ use crate::steps::{Steps, Tracer};
 use crate::web::query::Query;
 use crate::web::reply::{JSON, Reply};
 
-/// Most requests whose answers are made at once; further ones wait.
+/// Most requests whose answers are made at once, and of these the ones that may be large; further ones wait.
 const REQUESTS_MAX: usize = 8;
+const LARGE_REQUESTS_MAX: usize = 2;
 /// How long a trace waits for a step of a client.
 const TRACE_LIMIT: Duration = Duration::from_secs(30);
 /// Most tasks on which a step is waited for at once.
@@ -33,6 +34,7 @@ const SIMULATED: &str = "simulated";
 pub(crate) struct Api {
     pub(crate) sources: Arc<Sources>,
     permits: Arc<Semaphore>,
+    large_permits: Arc<Semaphore>,
     /// One step is traced, and one simulated, at a time.
     tracing: Semaphore,
     simulating: Arc<Semaphore>,
@@ -77,6 +79,7 @@ impl Api {
         Api {
             sources: Arc::new(sources),
             permits: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            large_permits: Arc::new(Semaphore::new(LARGE_REQUESTS_MAX)),
             tracing: Semaphore::new(1),
             simulating: Arc::new(Semaphore::new(1)),
         }
@@ -102,8 +105,12 @@ impl Api {
         if let Some(logdir) = self.sources.logdir.as_ref().filter(|_| is_of_files) {
             logdir.ask().await;
         }
+        let permits = match path {
+            "/api/graph" | "/api/step" | "/api/step.perfetto" => &self.large_permits,
+            _ => &self.permits,
+        };
         let (path, sources) = (path.to_owned(), self.sources.clone());
-        blocking(&self.permits, move || sources.get(&path, &query)).await
+        blocking(permits, move || sources.get(&path, &query)).await
     }
 
     /// Answers a POST.
@@ -364,3 +371,7 @@ fn no_logdir(path: &str) -> Reply {
 fn unknown(path: &str) -> Reply {
     Reply::refusal(StatusCode::NOT_FOUND, &format!("there is no {path}"))
 }
+
+#[cfg(test)]
+#[path = "api_tests.rs"]
+mod tests;

@@ -1,6 +1,7 @@
 //! Measured steps: traced in a cluster, or recorded in event files.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,8 +15,9 @@ use thalweg_tensor::{Result, err};
 
 use crate::measured;
 
-/// Most steps kept; the oldest goes first.
+/// Most steps kept, and spans of all of them but the last; the oldest goes first.
 const STEPS_MAX: usize = 50;
+const SPANS_MAX: usize = 1_000_000;
 /// Largest run metadata that is read.
 const METADATA_BYTES_MAX: usize = 64 << 20;
 
@@ -56,7 +58,7 @@ pub(crate) struct Steps(Mutex<Numbered>);
 
 #[derive(Default)]
 struct Numbered {
-    steps: VecDeque<(u64, StepTimeline)>,
+    steps: VecDeque<(u64, Arc<StepTimeline>)>,
     next: u64,
 }
 
@@ -66,10 +68,13 @@ impl Steps {
         let mut all = self.0.lock();
         all.next += 1;
         let id = all.next;
-        if all.steps.len() >= STEPS_MAX {
+        let spans = |all: &Numbered| {
+            all.steps.iter().map(|(_, step)| step.timeline.spans.len()).sum::<usize>()
+        };
+        while all.steps.len() >= STEPS_MAX || spans(&all) > SPANS_MAX {
             all.steps.pop_front();
         }
-        all.steps.push_back((id, step));
+        all.steps.push_back((id, Arc::new(step)));
         id.to_string()
     }
 
@@ -138,7 +143,7 @@ impl Steps {
         Ok(timeline_to_trace_events(&self.find(id)?.timeline))
     }
 
-    fn find(&self, id: &str) -> Result<StepTimeline> {
+    fn find(&self, id: &str) -> Result<Arc<StepTimeline>> {
         let all = self.0.lock();
         let mut steps = all.steps.iter();
         let found =
