@@ -239,10 +239,13 @@ mod tests {
 
     #[test]
     fn urls_lead_to_this_machine() {
-        let url = |address: &str, token| url(address.parse().unwrap(), token);
-        assert_eq!(url("127.0.0.1:6007", None), "http://127.0.0.1:6007/");
-        assert_eq!(url("[::1]:6007", None), "http://[::1]:6007/");
-        assert_eq!(url("0.0.0.0:1", Some("abc")), "http://localhost:1/?token=abc");
+        for (address, token, expected) in [
+            ("127.0.0.1:6007", None, "127.0.0.1:6007/"),
+            ("[::1]:6007", None, "[::1]:6007/"),
+            ("0.0.0.0:1", Some("abc"), "localhost:1/?token=abc"),
+        ] {
+            assert_eq!(url(address.parse().unwrap(), token), format!("http://{expected}"));
+        }
     }
 
     #[test]

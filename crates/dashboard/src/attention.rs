@@ -1,40 +1,37 @@
 //! Background work that is done only while a client of the dashboard asks for its results.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use thalweg_kernel::Clock;
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
 
 /// How long work goes on after the last request of a client.
 const WATCHED_FOR: Duration = Duration::from_secs(15);
 
-/// Clients on the one side, rounds of background work on the other.
+/// Clients on the one side, rounds of background work on the other. Moments are those of the monotonic clock.
 pub(crate) struct Attention {
+    clock: Arc<dyn Clock>,
     /// When a client asked last.
-    asked: Mutex<Option<Instant>>,
+    asked: Mutex<Option<Duration>>,
     is_asked: Notify,
     /// When the last round ended.
-    rounds: watch::Sender<Option<Instant>>,
-}
-
-impl Default for Attention {
-    fn default() -> Self {
-        Attention {
-            asked: Mutex::default(),
-            is_asked: Notify::new(),
-            rounds: watch::Sender::new(None),
-        }
-    }
+    rounds: watch::Sender<Option<Duration>>,
 }
 
 impl Attention {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Attention {
+        let rounds = watch::Sender::new(None);
+        Attention { clock, asked: Mutex::default(), is_asked: Notify::new(), rounds }
+    }
+
     /// A client asks: rounds begin, and one that ended no longer than `fresh_for` ago is waited for, at most
     /// for `limit`.
     pub(crate) async fn ask(&self, fresh_for: Duration, limit: Duration) {
-        *self.asked.lock() = Some(Instant::now());
+        *self.asked.lock() = Some(self.clock.monotonic());
         self.is_asked.notify_one();
-        let is_fresh = |at: &Option<Instant>| at.is_some_and(|at| at.elapsed() < fresh_for);
+        let is_fresh = |at: &Option<Duration>| at.is_some_and(|at| self.since(at) < fresh_for);
         let mut rounds = self.rounds.subscribe();
         let _ = tokio::time::timeout(limit, rounds.wait_for(is_fresh)).await;
     }
@@ -46,23 +43,28 @@ impl Attention {
         round: impl Fn() -> F,
     ) {
         loop {
-            let is_watched = self.asked.lock().is_some_and(|asked| asked.elapsed() < WATCHED_FOR);
+            let is_watched = self.asked.lock().is_some_and(|at| self.since(at) < WATCHED_FOR);
             if !is_watched {
                 self.is_asked.notified().await;
                 continue;
             }
-            let next = Instant::now() + interval;
+            let begin = self.clock.monotonic();
             round().await;
-            self.rounds.send_replace(Some(Instant::now()));
-            tokio::time::sleep_until(next).await;
+            self.rounds.send_replace(Some(self.clock.monotonic()));
+            tokio::time::sleep(interval.saturating_sub(self.since(begin))).await;
         }
+    }
+
+    fn since(&self, moment: Duration) -> Duration {
+        self.clock.monotonic().saturating_sub(moment)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use thalweg_runtime::system_environment;
 
     use super::*;
 
@@ -70,8 +72,10 @@ mod tests {
     fn work_is_done_on_request_only() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (attention, rounds) =
-                (Arc::new(Attention::default()), Arc::new(AtomicUsize::new(0)));
+            let (attention, rounds) = (
+                Arc::new(Attention::new(system_environment().clock)),
+                Arc::new(AtomicUsize::new(0)),
+            );
             let (working, counter) = (attention.clone(), rounds.clone());
             let work = tokio::spawn(async move {
                 let round = || async {

@@ -9,13 +9,13 @@
 mod api;
 mod attention;
 mod cluster;
+#[cfg(test)]
+mod folder_tests;
 mod graph;
 mod logdir;
 mod measured;
 mod simulation;
 mod steps;
-#[cfg(test)]
-mod test_folder;
 mod web;
 
 use std::sync::Arc;
@@ -71,7 +71,9 @@ impl Dashboard {
     pub fn new(options: Options) -> Result<Dashboard> {
         let steps = Arc::new(Steps::default());
         let logdir = match options.logdir {
-            Some((storage, root)) => Some(Logdir::open(storage, &root, steps.clone())?),
+            Some((storage, root)) => {
+                Some(Logdir::open(storage, &root, (steps.clone(), options.clock.clone()))?)
+            }
             None => None,
         };
         let watch = |source| ClusterWatch::new(source, options.clock.clone());

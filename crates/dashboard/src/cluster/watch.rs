@@ -39,6 +39,7 @@ pub(crate) struct ClusterWatch {
 
 impl ClusterWatch {
     pub(crate) fn new(source: ClusterSource, clock: Arc<dyn Clock>) -> Arc<ClusterWatch> {
+        let attention = Attention::new(clock.clone());
         let mut history = History::default();
         history.watch(match &source {
             ClusterSource::Address(address) => {
@@ -50,12 +51,7 @@ impl ClusterWatch {
                 .map(|(task, address)| Watched { name: task.to_string(), address: address.into() })
                 .collect(),
         });
-        Arc::new(ClusterWatch {
-            source,
-            clock,
-            history: Mutex::new(history),
-            attention: Attention::default(),
-        })
+        Arc::new(ClusterWatch { source, clock, history: Mutex::new(history), attention })
     }
 
     /// A client asks: waits for a round if the last is long ago.

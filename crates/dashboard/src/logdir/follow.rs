@@ -166,7 +166,7 @@ mod tests {
     use thalweg_formats::events::{EventWriter, summary};
 
     use super::*;
-    use crate::test_folder::TestFolder;
+    use crate::folder_tests::TestFolder;
 
     /// The serialized events of an event file with these steps.
     fn file(folder: &TestFolder, steps: std::ops::Range<i64>) -> Vec<u8> {

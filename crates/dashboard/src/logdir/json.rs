@@ -107,10 +107,10 @@ mod tests {
 
     use thalweg_formats::LocalStorage;
     use thalweg_formats::events::{EventWriter, Histogram, summary};
+    use thalweg_runtime::system_environment;
 
     use super::*;
-    use crate::steps::Steps;
-    use crate::test_folder::TestFolder;
+    use crate::folder_tests::TestFolder;
     use crate::web::query::Query;
 
     const PNG: &[u8] = b"\x89PNG and so on";
@@ -135,7 +135,8 @@ mod tests {
             }
             writer.flush().unwrap();
         }
-        let logdir = Logdir::open(storage, &folder.0, Arc::new(Steps::default())).unwrap();
+        let logdir =
+            Logdir::open(storage, &folder.0, (Arc::default(), system_environment().clock)).unwrap();
         logdir.read();
         logdir
     }

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use thalweg_formats::Storage;
+use thalweg_kernel::Clock;
 use thalweg_proto as pb;
 use thalweg_tensor::{Bytes, Result, ensure};
-use tokio::time::Instant;
 
 use self::follow::Follower;
 use self::store::Store;
@@ -36,7 +36,9 @@ pub(crate) struct Logdir {
 
 /// What blocks: it runs on threads for that.
 struct Reader {
-    follower: Mutex<(Follower, Option<Instant>)>,
+    clock: Arc<dyn Clock>,
+    /// The files, and when new ones were looked for.
+    follower: Mutex<(Follower, Option<Duration>)>,
     store: Mutex<Store>,
     steps: Arc<Steps>,
 }
@@ -46,12 +48,13 @@ impl Logdir {
     pub(crate) fn open(
         storage: Arc<dyn Storage>,
         root: &str,
-        steps: Arc<Steps>,
+        (steps, clock): (Arc<Steps>, Arc<dyn Clock>),
     ) -> Result<Arc<Logdir>> {
         ensure!(storage.metadata(root)?.is_folder, InvalidArgument, "{root} is not a folder");
         let follower = Mutex::new((Follower::new(storage, root), None));
-        let reader = Arc::new(Reader { follower, store: Mutex::default(), steps });
-        Ok(Arc::new(Logdir { attention: Attention::default(), reader }))
+        let attention = Attention::new(clock.clone());
+        let reader = Arc::new(Reader { clock, follower, store: Mutex::default(), steps });
+        Ok(Arc::new(Logdir { attention, reader }))
     }
 
     /// A client asks: the files are read, if they were not read lately.
@@ -81,10 +84,11 @@ impl Reader {
     fn round(&self) {
         let mut follower = self.follower.lock();
         let (follower, found) = &mut *follower;
-        if found.is_none_or(|found| found.elapsed() >= FIND_INTERVAL) {
+        let now = self.clock.monotonic();
+        if found.is_none_or(|found| now.saturating_sub(found) >= FIND_INTERVAL) {
             // A root that cannot be read now may be later.
             let _ = follower.find();
-            *found = Some(Instant::now());
+            *found = Some(now);
         }
         follower.read(|run, events| {
             let mut store = self.store.lock();

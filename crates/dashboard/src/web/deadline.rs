@@ -6,25 +6,19 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 
 /// A stream with a deadline for each write.
 pub(crate) struct WriteDeadline<S> {
     stream: S,
     timeout: Duration,
-    timer: Pin<Box<Sleep>>,
-    /// Whether a write waits, and the timer runs.
-    waits: bool,
+    /// Runs while a write waits.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteDeadline<S> {
     pub(crate) fn new(stream: S, timeout: Duration) -> WriteDeadline<S> {
-        WriteDeadline {
-            stream,
-            timeout,
-            timer: Box::pin(tokio::time::sleep(timeout)),
-            waits: false,
-        }
+        WriteDeadline { stream, timeout, timer: None }
     }
 
     /// The result of a write, or an error if writes have waited for too long.
@@ -34,15 +28,12 @@ impl<S> WriteDeadline<S> {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.waits = false;
+            self.timer = None;
             return written;
         }
-        if !self.waits {
-            self.waits = true;
-            let deadline = Instant::now() + self.timeout;
-            self.timer.as_mut().reset(deadline);
-        }
-        ready!(self.timer.as_mut().poll(context));
+        let timeout = self.timeout;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        ready!(timer.as_mut().poll(context));
         Poll::Ready(Err(io::Error::from(io::ErrorKind::TimedOut)))
     }
 }
