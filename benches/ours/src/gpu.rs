@@ -130,8 +130,9 @@ impl Row {
     fn new(training: &Training, accelerator: &Arc<Accelerator>, flags: &Flags) -> Result<Row> {
         let mut options = options(Some(accelerator));
         if flags.logs_placement {
-            options.placement_log =
-                Some(Arc::new(|name, op, device| eprintln!("{device}: {op} {name}")));
+            options.placement_log = Some(Arc::new(|placed: &thalweg_runtime::PlacedNode<'_>| {
+                eprintln!("{}: {} {}", placed.device, placed.op, placed.node);
+            }));
         }
         let session: Session = training.graph.session_with(options)?;
         let step = session.prepare((), (), &[&training.step])?;

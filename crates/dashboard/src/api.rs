@@ -165,7 +165,7 @@ impl Sources {
             "/api/state" => Reply::json(&self.state()),
             "/api/graph" => match self.graph(query.get("run"))? {
                 Some(reply) => reply,
-                None => absent("graph", "--graph, and no event file has one"),
+                None => absent("graph", "GRAPH, and no event file has one"),
             },
             "/api/steps" => Reply::json(&self.steps()?),
             "/api/step" => Reply::json(&match query.required("id")? {
@@ -177,7 +177,7 @@ impl Sources {
                     SIMULATED => self.simulated()?.trace_events.clone(),
                     id => self.steps.trace_events(id)?,
                 };
-                Reply::download(JSON, "step.perfetto.json", events.to_string())
+                Reply::download(JSON, "step.perfetto.json", events)
             }
             "/api/simulation" => match &self.simulation {
                 Some(simulation) => Reply::json(&simulation.describe()),

@@ -124,7 +124,7 @@ impl Simulation for Elastic {
         let placement = json!([{ "node": "x", "device": "/job:sim", "reason": "only device" }]);
         Ok(Simulated {
             timeline: json!({ "step_seconds": 1.0 / factor, "placement": placement }),
-            trace_events: json!({ "traceEvents": [] }),
+            trace_events: r#"{"traceEvents":[]}"#.into(),
             train: Value::Null,
         })
     }

@@ -13,7 +13,6 @@ mod cluster;
 mod folder_tests;
 mod graph;
 mod logdir;
-mod measured;
 mod simulation;
 mod steps;
 mod web;

@@ -28,7 +28,7 @@ pub struct Simulated {
     /// One step, as `/api/step` has it, with `placement` and `what_if`.
     pub timeline: Value,
     /// The same step as trace events.
-    pub trace_events: Value,
+    pub trace_events: String,
     /// The training, or null.
     pub train: Value,
 }

@@ -1,5 +1,4 @@
-//! Timelines as JSON: what the dashboard draws and `thalweg simulate --json` prints, and trace events for
-//! Perfetto and chrome://tracing.
+//! Timelines as JSON: what the dashboard draws and `thalweg simulate --json` prints.
 
 use std::collections::BTreeMap;
 
@@ -158,31 +157,6 @@ fn attribution(timeline: &Timeline) -> Value {
     })
 }
 
-/// The timeline in the trace-event format: a process for each device, a thread for each lane.
-pub fn timeline_to_trace_events(timeline: &Timeline) -> Value {
-    let process = |(pid, name): (usize, &std::sync::Arc<str>)| json!({ "ph": "M", "pid": pid, "name": "process_name", "args": { "name": &**name } });
-    let mut events: Vec<Value> = timeline.devices.iter().enumerate().map(process).collect();
-    let micros = |seconds: f64| seconds * 1e6;
-    for span in &timeline.spans {
-        let mut args = json!({ "name": &*span.node, "op": &*span.op, "ready": micros(span.ready) });
-        if let SpanKind::Transfer { from, bytes } = span.kind {
-            (args["from"], args["bytes"]) = (json!(name(timeline, from)), json!(bytes));
-        }
-        let label = if span.op.is_empty() { &span.node } else { &span.op };
-        events.push(json!({
-            "ph": "X",
-            "pid": span.device,
-            "tid": span.lane,
-            "name": &**label,
-            "cat": kind(span),
-            "ts": micros(span.start),
-            "dur": micros((span.end - span.start).max(0.0)),
-            "args": args,
-        }));
-    }
-    json!({ "displayTimeUnit": "ns", "traceEvents": events })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,17 +220,5 @@ mod tests {
         assert_eq!(attribution["parts"][0]["seconds"], 3.0);
         assert_eq!(attribution["waits"][0]["seconds"], 5.0);
         assert_eq!(attribution["waits"][0]["for"], json["devices"][0]["name"]);
-    }
-
-    #[test]
-    fn trace_events_name_processes_first() {
-        let json = timeline_to_trace_events(&timeline());
-        let events = json["traceEvents"].as_array().unwrap();
-        assert_eq!(
-            (events.len(), &events[1]["args"]["name"]),
-            (6, &json!(timeline().devices[1].to_string()))
-        );
-        assert_eq!((&events[3]["ts"], &events[3]["dur"]), (&json!(2e6), &json!(3e6)));
-        assert_eq!(events[3]["args"]["bytes"], 8);
     }
 }

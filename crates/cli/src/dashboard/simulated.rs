@@ -202,11 +202,9 @@ impl thalweg_dashboard::Simulation for SimulatedStep {
         ensure!(!planned.program.is_empty(), InvalidArgument, "the step has no nodes");
         let played = planned.play(&Factors::default());
         let what_if = planned.what_if(&played, &Factors::default());
-        let trace: Value = serde_json::from_str(&trace_json(&played.timeline))
-            .map_err(|e| err!(Internal, "the trace is no JSON: {e}"))?;
         Ok(Simulated {
             timeline: report(&planned, &played, &what_if),
-            trace_events: trace,
+            trace_events: trace_json(&played.timeline),
             train: self.train(changes, &factors)?,
         })
     }

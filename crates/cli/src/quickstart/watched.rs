@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use crate::dashboard::live::MasterTracer;
 use thalweg_cluster::ClusterSpec;
 use thalweg_dashboard::{ClusterSource, Dashboard, Options};
 use thalweg_storage::ByUrl;
@@ -31,6 +32,7 @@ impl Watched {
         let dashboard = Dashboard::new(Options {
             cluster: Some(ClusterSource::Spec(cluster)),
             logdir: Some((Arc::new(ByUrl::default()), folder.to_owned())),
+            tracer: Some(Arc::new(MasterTracer)),
             ..options("thalweg quickstart".into(), registry)
         })?;
         let runtime = runtime()?;
