@@ -180,6 +180,8 @@ impl<'a> Builder<'a> {
         let (cause, ready) = match (self.unlisted_receive(i, explained), last) {
             (Some(received), _) => (Some(received), node.ready_ns),
             (None, Some((end, input))) => (self.draft_of[input], end),
+            // Feeds are not in every report; they are there when the step begins.
+            (None, None) if node.inputs().any(|input| input.starts_with("_recv_")) => (None, 0),
             (None, None) => (self.call_of(node), node.ready_ns),
         };
         let draft = &mut self.drafts[draft as usize];

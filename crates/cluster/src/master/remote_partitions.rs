@@ -147,7 +147,8 @@ impl RemotePartitions for RegisteredPartitions {
         }
         let times = options.trace.then(|| {
             if let Some(partition) = self.partitions.first() {
-                partition.peers.member.diagnostics.sent.begin(step);
+                let diagnostics = &partition.peers.member.diagnostics;
+                diagnostics.sent.begin(step, diagnostics.wall());
             }
             self.partitions.iter().map(|_| Mutex::default()).collect()
         });

@@ -357,7 +357,7 @@ impl Worker {
         let diagnostics = self.member.diagnostics.clone();
         let is_traced = request.exec_opts.is_some_and(|reports| reports.record_timeline);
         if is_traced {
-            diagnostics.sent.begin(step);
+            diagnostics.sent.begin(step, diagnostics.wall());
         }
         graph.start(&run_options(request, cancellation), step, rendezvous, move |result| {
             drop(links);

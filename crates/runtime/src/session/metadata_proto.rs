@@ -45,10 +45,13 @@ fn to_proto(metadata: &RunMetadata) -> pb::RunMetadata {
     }
 }
 
-/// Feeds and fetches are not work of the graph; TensorFlow does not list them.
+/// Feeds and fetches are not work of the graph; TensorFlow does not list them. A feed that another task receives is
+/// a tensor like others then.
 fn is_of_client(node: &NodeTiming) -> bool {
+    let is_edge = || node.transferred().is_some_and(|(tensor, _)| tensor.starts_with("edge_"));
     matches!(node.op.as_str(), "_Recv" | "_Send")
         && (node.node.starts_with("_recv_") || node.node.starts_with("_send_"))
+        && !is_edge()
 }
 
 /// TensorFlow's timelines begin with it.
@@ -185,6 +188,8 @@ fn traced(output: &pb::NodeOutput) -> Result<TracedOutput> {
 mod tests {
     use super::*;
 
+    const SENT_FEED: &str = "_recv_x_0_S1 = _Send(_recv_x_0, edge_1__recv_x_0 @/job:ps/task:0)";
+
     fn node(name: &str, op: &str, start_ns: u64) -> NodeTiming {
         NodeTiming {
             node: name.into(),
@@ -210,12 +215,13 @@ mod tests {
             node("late", "Mul", 9000),
             node("early", "Add", 1000),
             node("_recv_x_0", "_Recv", 10),
+            NodeTiming { label: SENT_FEED.into(), ..node("_recv_x_0_S1", "_Send", 5000) },
         ];
         let started_ns = 1_700_000_000_000_000_000;
         let proto = to_proto(&RunMetadata { started_ns, nodes, ..Default::default() });
         let device = &proto.step_stats.as_ref().unwrap().dev_stats[0];
         let names: Vec<&str> = device.node_stats.iter().map(|n| n.node_name.as_str()).collect();
-        assert_eq!(names, ["_SOURCE", "early", "late"]);
+        assert_eq!(names, ["_SOURCE", "early", "_recv_x_0_S1", "late"]);
         let early = &device.node_stats[1];
         assert_eq!(early.all_start_micros, (started_ns / 1000) as i64 + 1);
         assert_eq!(early.scheduled_nanos, started_ns as i64 + 990);
