@@ -70,8 +70,9 @@ fn a_bound_holds_the_fast_workers_back() {
     let mut last = 0.0;
     for bound in [1, 3, 6] {
         let report = rate(Mode::Stale { bound });
-        // A worker that begins a step will be ahead by one more when it ends.
-        assert_eq!(report.lead_max + 1, bound as u64);
+        // Clocks tick before clients know that their steps have ended.
+        let (lead, bound) = (report.lead_max, bound as u64);
+        assert!(lead <= bound && lead + 1 >= bound, "bound {bound}: {lead}");
         assert!(report.steps_per_second >= last, "a looser bound is not slower");
         last = report.steps_per_second;
     }
@@ -195,6 +196,7 @@ fn nonsense_is_refused() {
     refused(job(0, 1, Mode::Async));
     refused(job(1, 0, Mode::Async));
     refused(job(100_000_000, 1, Mode::Async));
+    refused(job(20_000, 1, Mode::Stale { bound: 1 }));
     refused(job(2, 1, Mode::Backup { spare: 2 }));
     refused(job(2, 1, Mode::Stale { bound: 0 }));
     refused(fails(job(2, 1, Mode::Async), &["ps/1@1s"]));
@@ -206,6 +208,15 @@ fn nonsense_is_refused() {
     refused(TrainJob { net: empty, ..job(2, 1, Mode::Async) });
     let network = Network { worker_bandwidth: 0.0, ..Network::default() };
     refused(TrainJob { network, ..job(2, 1, Mode::Async) });
+}
+
+#[test]
+fn slow_things_do_not_overflow_time() {
+    let mut slow = noisy(job(3, 2, Mode::sync()), 10.0);
+    slow.net = NetDescription::dense(1 << 40, 2, 1e300, 1);
+    slow.network = Network { worker_bandwidth: 1.0, server_bandwidth: 1.0, ..slow.network };
+    let report = TrainJob { seconds_max: 1e9, ..slow }.run().unwrap();
+    assert_eq!(report.updates_done, 0);
 }
 
 #[test]
@@ -262,7 +273,7 @@ fn check(job: &TrainJob, report: &TrainReport) {
     match job.mode {
         Mode::Stale { bound } => {
             if job.failures.is_empty() {
-                assert!(report.lead_max < bound as u64, "{} >= {bound}", report.lead_max);
+                assert!(report.lead_max <= bound as u64, "{} > {bound}", report.lead_max);
             }
             assert!(used <= updates.len() as u64);
         }

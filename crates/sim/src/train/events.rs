@@ -3,9 +3,12 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+/// The longest duration, three years: sums of a few do not overflow.
+const LONGEST: u64 = 100_000_000_000_000_000;
+
 /// Virtual nanoseconds.
 pub(super) fn nanoseconds(seconds: f64) -> u64 {
-    (seconds * 1e9).round() as u64
+    ((seconds * 1e9).round() as u64).min(LONGEST)
 }
 
 pub(super) fn seconds(nanoseconds: u64) -> f64 {

@@ -29,6 +29,8 @@ pub use report::{DeviceShare, TrainReport};
 
 /// The most tasks of either kind.
 const TASKS_MAX: u32 = 20_000;
+/// The most variables of all workers together, and the most pairs of workers that notify each other.
+const SIZE_MAX: u64 = 4_000_000;
 /// The most updates of one simulation.
 const UPDATES_MAX: u64 = 100_000_000;
 
@@ -124,6 +126,17 @@ impl TrainJob {
             "{} workers and {} parameter servers: there must be 1 to {TASKS_MAX} of each",
             self.workers,
             self.ps
+        );
+        let (workers, layers) = (u64::from(self.workers), self.net.layers.len() as u64);
+        let size = match self.mode {
+            // Each worker notifies all others.
+            Mode::Stale { .. } => workers * workers.max(layers),
+            _ => workers * layers,
+        };
+        ensure!(
+            size <= SIZE_MAX,
+            InvalidArgument,
+            "{workers} workers with {layers} variables each are more than this simulates in one job"
         );
         ensure!(
             (1..=UPDATES_MAX).contains(&self.updates),

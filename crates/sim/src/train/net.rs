@@ -8,8 +8,8 @@ use thalweg_train::{Initializer, Model};
 /// The most layers of a net.
 const LAYERS_MAX: usize = 10_000;
 
-/// A net as its costs: one layer per variable, computed forwards in this order and backwards in the
-/// other.
+/// A net as its costs: one layer per variable. The gradient of a layer with arithmetic needs the values
+/// of all such layers; that of one without, as in a step that computes nothing, needs its own alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetDescription {
     /// The layers.
@@ -84,6 +84,7 @@ impl NetDescription {
             self.layers.len()
         );
         let mut out: Output<f32> = model.constant(1.0f32);
+        let mut beside = Vec::new();
         let mut reads = Vec::with_capacity(self.layers.len());
         for layer in &self.layers {
             layer.check()?;
@@ -96,10 +97,13 @@ impl NetDescription {
                 }
             };
             let of_layer: Output<f32> = NewOp::new(model, "L2Loss").input(&read).output();
-            out = out * of_layer;
+            match layer.flops > 0.0 {
+                true => out = out * of_layer,
+                false => beside.push(of_layer),
+            }
             reads.push(read);
         }
-        Ok((out, reads))
+        Ok((beside.into_iter().fold(out, |sum, of_layer| sum + of_layer), reads))
     }
 
     /// Operations of each node that computes with a layer's value: the loss of the layer forwards, all

@@ -13,6 +13,9 @@ use super::events::nanoseconds;
 /// The size up to which a message does not queue behind tensors.
 pub(super) const SMALL_BYTES: u64 = 16 << 10;
 
+/// When no simulation runs any more.
+const END: u64 = u64::MAX / 4;
+
 /// The network between tasks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
@@ -101,7 +104,8 @@ impl Interface {
                 (&mut self.large_out, duration)
             }
         };
-        let first = at.max(*until) + self.message;
+        // Nobody waits for what arrives after the end of time.
+        let first = at.max(*until).min(END) + self.message;
         *until = first + busy;
         (first, first + self.duration(bytes))
     }
@@ -110,10 +114,10 @@ impl Interface {
     pub(super) fn receive(&mut self, bytes: u64, first: u64, last: u64) -> u64 {
         self.bytes_in += bytes;
         if bytes <= SMALL_BYTES {
-            self.small_in = last.max(self.small_in) + self.message;
+            self.small_in = last.max(self.small_in).min(END) + self.message;
             return self.small_in;
         }
-        let begin = first.max(self.large_in);
+        let begin = first.max(self.large_in).min(END);
         self.large_in = begin + self.duration(bytes);
         self.large_in.max(last) + self.message
     }

@@ -19,7 +19,7 @@ use super::{Straggler, TrainJob};
 /// The most bytes of tensors that have values.
 const MEMORY_MAX: usize = 8 << 30;
 /// The most events of one simulation.
-const EVENTS_MAX: u64 = 4_000_000_000;
+const EVENTS_MAX: u64 = 1_000_000_000;
 /// How long a worker that lost its session waits until it tries again, as `Trainer`'s workers do.
 const RETRY: f64 = 0.05;
 /// How many consecutive rounds may be aborted, as by `Chief`.
