@@ -16,11 +16,7 @@ const STYLE: &str = "text/css; charset=utf-8";
 
 macro_rules! asset {
     ($path:literal, $kind:expr) => {
-        Asset {
-            path: $path,
-            kind: $kind,
-            bytes: include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/", $path)),
-        }
+        Asset { path: $path, kind: $kind, bytes: include_bytes!(concat!("../../assets/", $path)) }
     };
 }
 
