@@ -89,7 +89,11 @@ struct Dashboard {
 
 impl Dashboard {
     fn start(args: &[&str]) -> Dashboard {
-        let mut process = Process::start(&[&["dashboard", "--port", "0"], args].concat());
+        Dashboard::of(Process::start(&[&["dashboard", "--port", "0"], args].concat()))
+    }
+
+    /// The dashboard of a process that prints its address.
+    fn of(mut process: Process) -> Dashboard {
         let url = process.after("dashboard at http://");
         let address = url.split('/').next().unwrap().to_owned();
         Dashboard { process, address, url }
@@ -355,6 +359,39 @@ fn event_files_are_followed() {
         assert_eq!(answer.status, status, "{path}: {}", String::from_utf8_lossy(&answer.body));
         assert!(!answer.error().is_empty());
     }
+}
+
+#[test]
+fn quickstart_serves_one_until_its_training_ends() {
+    let folder = Folder::new("dashboard-quickstart");
+    let output = folder.0.to_str().unwrap();
+    let start = |epochs: &str| {
+        let fixed = "quickstart --dashboard --no-kill --images 1000 --filters 1 --test-images 10";
+        let args: Vec<&str> = fixed.split(' ').collect();
+        let output = format!("{output}/{epochs}");
+        Process::start(&[&args, &["--epochs", epochs, "--output", &output][..]].concat())
+    };
+    // Training that lasts as long as the test looks at it.
+    let dashboard = Dashboard::of(start("1000"));
+    assert_eq!(dashboard.json("/api/state")["has"]["logdir"], true);
+    let limit = Duration::from_secs(100);
+    eventually("steps of both workers", limit, || {
+        let tasks = dashboard.json("/api/cluster")["tasks"].take();
+        let tasks = tasks.as_array().unwrap();
+        assert_eq!(tasks.len(), 3);
+        let has_steps =
+            |task: &&Value| task["state"] == "alive" && task["steps"].as_u64() > Some(0);
+        (tasks.iter().filter(has_steps).count() == 2).then_some(())
+    });
+    eventually("a point of the loss", limit, || {
+        let loss = dashboard.get("/api/scalars?run=events&tag=loss");
+        (loss.status == 200).then(|| assert_ne!(loss.json()["points"], json!([])))
+    });
+    drop(dashboard);
+    let mut short = start("1");
+    short.after("dashboard at ");
+    let ended = eventually("its end", limit, || short.child.try_wait().unwrap());
+    assert!(ended.success(), "{ended}");
 }
 
 #[test]
