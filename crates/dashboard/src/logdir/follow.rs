@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thalweg_formats::Storage;
 use thalweg_formats::events::EventReader;
-use thalweg_formats::record::{Compression, ReadOptions};
+use thalweg_formats::record::{Compression, FOOTER_BYTES, HEADER_BYTES, ReadOptions};
 use thalweg_formats::storage::join;
 use thalweg_proto as pb;
 use thalweg_tensor::{Error, Result};
@@ -21,8 +21,6 @@ const EVENT_BYTES_MAX: usize = 128 << 20;
 /// Events that are read between two calls that hand them on.
 const BATCH_EVENTS: usize = 256;
 const BATCH_BYTES: u64 = 8 << 20;
-/// An event that cannot be read this often while the file grows is damaged, not incomplete.
-const FAILURES_MAX: u32 = 5;
 
 /// The event files below a folder.
 pub(super) struct Follower {
@@ -39,8 +37,6 @@ struct Followed {
     offset: u64,
     /// The size of the file when it was read last.
     size: u64,
-    /// How often the event at `offset` could not be read although the file had grown.
-    failures: u32,
     /// Whether nothing more is read: it is compressed, or damaged.
     is_done: bool,
 }
@@ -79,10 +75,7 @@ impl Follower {
                 && !self.files.contains_key(&path)
             {
                 let run = run_name.clone();
-                self.files.insert(
-                    path,
-                    Followed { run, offset: 0, size: 0, failures: 0, is_done: false },
-                );
+                self.files.insert(path, Followed { run, offset: 0, size: 0, is_done: false });
             }
         }
         Ok(())
@@ -92,7 +85,7 @@ impl Follower {
     pub(super) fn read(&mut self, mut add: impl FnMut(&str, Vec<pb::Event>)) {
         for (path, file) in &mut self.files {
             if let Err(e) = file.read(&*self.storage, path, &mut add) {
-                file.failed(path, &e);
+                file.end(path, &e);
             }
         }
     }
@@ -132,10 +125,12 @@ impl Followed {
             match next {
                 Ok(Some(event)) => {
                     events.push(event);
-                    (self.offset, self.failures) = (offset, 0);
+                    self.offset = offset;
                 }
                 Ok(None) => {}
-                Err(e) => self.failed(path, &e),
+                // More of it may come.
+                Err(_) if self.is_incomplete(storage, path) => {}
+                Err(e) => self.end(path, &e),
             }
             if is_end || events.len() >= BATCH_EVENTS || offset - begin >= BATCH_BYTES {
                 add(&self.run, std::mem::take(&mut events));
@@ -147,16 +142,24 @@ impl Followed {
         }
     }
 
-    /// An event that cannot be read: it is not written completely, or damaged.
-    fn failed(&mut self, path: &str, error: &Error) {
-        self.failures += 1;
-        if self.failures >= FAILURES_MAX {
-            warn!(
-                target: "thalweg::dashboard",
-                path, "{}; the rest of the file is not shown", error.message()
-            );
-            self.is_done = true;
-        }
+    /// Whether the file, when its size was taken, ended within the event at `offset`.
+    fn is_incomplete(&self, storage: &dyn Storage, path: &str) -> bool {
+        let mut length = [0; 8];
+        let read = storage.open(path).and_then(|file| file.read_at(self.offset, &mut length));
+        let length = u64::from_le_bytes(length);
+        let whole = (HEADER_BYTES + FOOTER_BYTES) as u64;
+        read.is_ok_and(|read| read == 8)
+            && length <= EVENT_BYTES_MAX as u64
+            && self.offset + whole + length > self.size
+    }
+
+    /// Nothing more of the file can be read.
+    fn end(&mut self, path: &str, error: &Error) {
+        warn!(
+            target: "thalweg::dashboard",
+            path, "{}; the rest of the file is not shown", error.message()
+        );
+        self.is_done = true;
     }
 }
 
@@ -235,6 +238,20 @@ mod tests {
         }
         assert!(follower.files[&path].is_done);
         assert!(found_runs(&follower).iter().all(|run| run == "."));
+    }
+
+    #[test]
+    fn a_large_event_may_be_written_slowly() {
+        let folder = TestFolder::new("slow");
+        let bytes = file(&folder, 1..2);
+        let path = format!("{}/a.tfevents", folder.0);
+        let mut follower = Follower::new(Arc::new(LocalStorage::default()), &folder.0);
+        let mut found = Vec::new();
+        for end in 0..=bytes.len() {
+            std::fs::write(&path, &bytes[..end]).unwrap();
+            found.extend(read(&mut follower));
+        }
+        assert_eq!(found, [(".".to_owned(), 1)]);
     }
 
     fn found_runs(follower: &Follower) -> Vec<String> {
