@@ -17,8 +17,14 @@ def find():
     program = installed()
     if program is None and os.geteuid() == 0 and shutil.which("apt-get"):
         try:
-            subprocess.run(INSTALL, check=True, timeout=INSTALL_SECONDS_MAX, stdin=subprocess.DEVNULL,
-                           stdout=subprocess.DEVNULL, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+            subprocess.run(
+                INSTALL,
+                check=True,
+                timeout=INSTALL_SECONDS_MAX,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            )
         except (subprocess.SubprocessError, OSError) as error:
             return None, f"Chromium is not there and could not be installed: {error}"
         program = installed()
@@ -34,6 +40,7 @@ class Browser:
 
     def __init__(self, program):
         from playwright.sync_api import sync_playwright
+
         self.playwright = sync_playwright().start()
         self.chromium = self.playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
 
@@ -55,7 +62,8 @@ class Page:
         self.url, self.expected_errors = url, expected_errors
         self.problems, self.requests = [], []
         self.context = chromium.new_context(
-            viewport={"width": width, "height": height}, color_scheme=theme, accept_downloads=True)
+            viewport={"width": width, "height": height}, color_scheme=theme, accept_downloads=True
+        )
         self.page = self.context.new_page()
         self.page.set_default_timeout(WAIT_SECONDS_MAX * 1000)
         self.page.on("console", self._logged)
@@ -107,7 +115,9 @@ class Page:
         return self.value(f"document.querySelector({selector!r}).toDataURL()")
 
     def focused(self):
-        return self.value("document.activeElement?.getAttribute('aria-label') ?? document.activeElement?.id ?? ''")
+        return self.value(
+            "document.activeElement?.getAttribute('aria-label') ?? document.activeElement?.id ?? ''"
+        )
 
     def frames_per_second(self, selector, how, milliseconds=3000):
         """Drags (`pan`) or turns the wheel (`zoom`) over a canvas in every frame; frames a second."""

@@ -12,8 +12,9 @@ SECONDS_TO_NOTICE_MAX = 30
 def case_a_task_dies(world):
     name = "/job:worker/replica:0/task:1"
     row = f"document.querySelector('tr[data-task=\"{name}\"]')"
-    with world.cluster(ps=1, worker=2) as cluster, world.dashboard("--connect", cluster.addresses["ps/0"]) as dashboard, \
-            world.open(dashboard, "cluster") as page:
+    with world.cluster(ps=1, worker=2) as cluster, world.dashboard(
+        "--connect", cluster.addresses["ps/0"]
+    ) as dashboard, world.open(dashboard, "cluster") as page:
         page.until("document.querySelectorAll('.tasks .state.alive').length === 3")
         assert "3 of 3 alive" in page.text(".figures")
         told = []
@@ -31,7 +32,9 @@ def case_a_task_dies(world):
         killed = cluster.kill("worker/1")
         page.until(f"{row}.classList.contains('dead')", SECONDS_TO_NOTICE_MAX)
         shown = time.monotonic()
-        page.until("document.querySelector('.events .warning')?.textContent.includes('worker/1')", SECONDS_TO_SHOW_MAX)
+        page.until(
+            "document.querySelector('.events .warning')?.textContent.includes('worker/1')", SECONDS_TO_SHOW_MAX
+        )
         assert told and shown - told[0] < SECONDS_TO_SHOW_MAX, (killed, told, shown)
         assert "dead" in page.value(f"{row}.innerText")
         assert "2 of 3 alive" in page.text(".figures") and "1 dead" in page.text(".figures")
@@ -43,13 +46,20 @@ def case_a_task_dies(world):
 
 def case_steps_and_bytes_are_counted_while_a_client_runs(world):
     graph, meta = str(GRAPHS / "mlp.pb"), json.loads((GRAPHS / "mlp.json").read_text())
-    with world.cluster(worker=1) as cluster, world.dashboard("--connect", cluster.addresses["worker/0"]) as dashboard, \
-            world.open(dashboard, "cluster") as page:
+    with world.cluster(worker=1) as cluster, world.dashboard(
+        "--connect", cluster.addresses["worker/0"]
+    ) as dashboard, world.open(dashboard, "cluster") as page:
         page.until("document.querySelectorAll('.tasks .state.alive').length === 1")
-        client = world.command("run", graph, *meta["args"], "--server", cluster.addresses["worker/0"], "--repeat", "20000")
+        client = world.command(
+            "run", graph, *meta["args"], "--server", cluster.addresses["worker/0"], "--repeat", "20000"
+        )
         try:
-            page.until("Number(document.querySelectorAll('.figure')[1].querySelector('b').textContent.replace(/,/g, '')) > 1")
-            page.until("document.querySelector('canvas.spark').toDataURL() !== document.createElement('canvas').toDataURL()")
+            page.until(
+                "Number(document.querySelectorAll('.figure')[1].querySelector('b').textContent.replace(/,/g, '')) > 1"
+            )
+            page.until(
+                "document.querySelector('canvas.spark').toDataURL() !== document.createElement('canvas').toDataURL()"
+            )
         finally:
             client.kill()
             client.communicate()

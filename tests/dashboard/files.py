@@ -61,7 +61,9 @@ class EventFile:
     def _event(self, step, what, wall_time=None):
         event = field(1, time.time() if wall_time is None else float(wall_time)) + field(2, step) + what
         length = struct.pack("<Q", len(event))
-        self.file.write(length + struct.pack("<I", masked_crc(length)) + event + struct.pack("<I", masked_crc(event)))
+        self.file.write(
+            length + struct.pack("<I", masked_crc(length)) + event + struct.pack("<I", masked_crc(event))
+        )
         self.file.flush()
 
     def _summary(self, step, tag, value):
@@ -72,14 +74,22 @@ class EventFile:
 
     def histogram(self, step, tag, limits, counts):
         doubles = [struct.pack(f"<{len(x)}d", *x) for x in (limits, counts)]
-        histogram = (field(1, float(limits[0])) + field(2, float(limits[-1])) + field(3, float(sum(counts)))
-                     + field(6, doubles[0]) + field(7, doubles[1]))
+        histogram = (
+            field(1, float(limits[0]))
+            + field(2, float(limits[-1]))
+            + field(3, float(sum(counts)))
+            + field(6, doubles[0])
+            + field(7, doubles[1])
+        )
         self._summary(step, tag, field(5, histogram))
 
     def image(self, step, tag, width, height, gray):
         """`gray(x, y)` is 0..255."""
-        self._summary(step, tag, field(4, field(1, height) + field(2, width) + field(3, 1)
-                                       + field(4, png(width, height, gray))))
+        self._summary(
+            step,
+            tag,
+            field(4, field(1, height) + field(2, width) + field(3, 1) + field(4, png(width, height, gray))),
+        )
 
     def text(self, step, tag, text):
         tensor = field(1, 7) + field(2, b"") + field(8, text)
@@ -94,18 +104,21 @@ class EventFile:
 
 def png(width, height, gray):
     rows = b"".join(b"\0" + bytes(gray(x, y) & 255 for x in range(width)) for y in range(height))
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(kind, data) for kind, data in chunks)
+
+
+def png_chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 def graph_def(nodes):
     """A GraphDef of nodes `(name, op, inputs, device)`."""
-    return b"".join(field(1, field(1, name) + field(2, op) + b"".join(field(3, i) for i in inputs) + field(4, device))
-                    for name, op, inputs, device in nodes)
+    return b"".join(
+        field(1, field(1, name) + field(2, op) + b"".join(field(3, i) for i in inputs) + field(4, device))
+        for name, op, inputs, device in nodes
+    )
 
 
 def large_graph(nodes, edges, layers=8):
@@ -118,7 +131,7 @@ def large_graph(nodes, edges, layers=8):
         wanted = int((i + 1) * per_node) - int(i * per_node)
         # Near ones mostly, as in networks, and a few from far above.
         back = [1, 2, 7, 31, 450]
-        inputs = [made[i - b][0] for b in back[:wanted + 1] if i >= b][:wanted]
+        inputs = [made[i - b][0] for b in back[: wanted + 1] if i >= b][:wanted]
         made.append((name, OPS[i % len(OPS)], inputs, f"/job:worker/replica:0/task:{tower % 4}/device:CPU:0"))
     return graph_def(made)
 
@@ -132,8 +145,17 @@ def run_metadata(devices):
     for device, nodes in devices.items():
         one = field(1, device)
         for name, label, thread, start, end in nodes:
-            one += field(2, field(1, name) + field(2, start) + field(3, 0) + field(4, end - start)
-                         + field(5, end - start) + field(8, label) + field(9, start) + field(10, thread))
+            one += field(
+                2,
+                field(1, name)
+                + field(2, start)
+                + field(3, 0)
+                + field(4, end - start)
+                + field(5, end - start)
+                + field(8, label)
+                + field(9, start)
+                + field(10, thread),
+            )
         stats += field(1, one)
     return field(1, stats)
 

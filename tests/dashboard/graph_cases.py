@@ -12,8 +12,17 @@ NODES, EDGES = 40_000, 100_000
 
 def deep():
     """More than is opened at the start."""
-    return graph_def([(f"tower/block_{i // 10}/op_{i}", "Relu" if i % 2 else "MatMul", [f"tower/block_{(i - 1) // 10}/op_{i - 1}"] if i else [],
-                       f"/job:worker/replica:0/task:{i % 3}/device:CPU:0") for i in range(100)])
+    return graph_def(
+        [
+            (
+                f"tower/block_{i // 10}/op_{i}",
+                "Relu" if i % 2 else "MatMul",
+                [f"tower/block_{(i - 1) // 10}/op_{i - 1}"] if i else [],
+                f"/job:worker/replica:0/task:{i % 3}/device:CPU:0",
+            )
+            for i in range(100)
+        ]
+    )
 
 
 def case_a_scope_expands_and_collapses(world):
@@ -49,7 +58,14 @@ def case_a_node_is_found_and_described(world):
         page.until(f"{BOXES} === 21")
         assert page.value(SELECTED) == "tower/block_5/op_57"
         details = page.text(".details")
-        for part in ["Relu", "/job:worker/replica:0/task:0/device:CPU:0", "Inputs (1)", "tower/block_5/op_56", "Outputs (1)", "tower/block_5/op_58"]:
+        for part in [
+            "Relu",
+            "/job:worker/replica:0/task:0/device:CPU:0",
+            "Inputs (1)",
+            "tower/block_5/op_56",
+            "Outputs (1)",
+            "tower/block_5/op_58",
+        ]:
             assert part in details, (part, details)
         # The node is in the middle of the drawing: a click there selects it again.
         page.keys("Escape")
@@ -65,9 +81,9 @@ def case_a_node_is_found_and_described(world):
 
 
 def case_colours_say_device_op_and_time(world):
-    with world.cluster(ps=1, worker=1) as cluster, \
-            world.dashboard("--connect", cluster.addresses["ps/0"], "--graph", world.file(GRAPH)) as dashboard, \
-            world.open(dashboard, "graph") as page:
+    with world.cluster(ps=1, worker=1) as cluster, world.dashboard(
+        "--connect", cluster.addresses["ps/0"], "--graph", world.file(GRAPH)
+    ) as dashboard, world.open(dashboard, "graph") as page:
         page.until(f"{BOXES} > 0")
         pictures = [page.picture(CANVAS)]
         page.page.get_by_role("radio", name="op type").click()
@@ -79,11 +95,15 @@ def case_colours_say_device_op_and_time(world):
 
 
 def case_the_largest_graph_pans_and_zooms(world):
-    with world.dashboard("--graph", world.file(large_graph(NODES, EDGES))) as dashboard, world.open(dashboard, "graph") as page:
+    with world.dashboard("--graph", world.file(large_graph(NODES, EDGES))) as dashboard, world.open(
+        dashboard, "graph"
+    ) as page:
         page.until(f"{BOXES} > 0")
         # The page goes on while the layout is made.
-        page.value("""(() => { window.longest = 0; let last = performance.now(); const tick = (now) => {
-          window.longest = Math.max(window.longest, now - last); last = now; requestAnimationFrame(tick); }; requestAnimationFrame(tick); })()""")
+        page.value(
+            """(() => { window.longest = 0; let last = performance.now(); const tick = (now) => {
+          window.longest = Math.max(window.longest, now - last); last = now; requestAnimationFrame(tick); }; requestAnimationFrame(tick); })()"""
+        )
         page.page.get_by_role("button", name="Expand all").click()
         page.until(f"{BOXES} > {NODES}")
         longest = page.value("window.longest")

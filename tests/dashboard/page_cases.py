@@ -5,8 +5,15 @@ import urllib.request
 
 from files import EventFile, graph_def
 
-GRAPH = graph_def([("x", "Placeholder", [], ""), ("dense/w", "VariableV2", [], ""), ("dense/MatMul", "MatMul", ["x", "dense/w"], ""),
-                   ("dense/inner/Relu", "Relu", ["dense/MatMul"], ""), ("loss", "Softmax", ["dense/inner/Relu"], "")])
+GRAPH = graph_def(
+    [
+        ("x", "Placeholder", [], ""),
+        ("dense/w", "VariableV2", [], ""),
+        ("dense/MatMul", "MatMul", ["x", "dense/w"], ""),
+        ("dense/inner/Relu", "Relu", ["dense/MatMul"], ""),
+        ("loss", "Softmax", ["dense/inner/Relu"], ""),
+    ]
+)
 
 
 def some_events(world):
@@ -20,9 +27,9 @@ def some_events(world):
 
 def case_every_tab_that_has_something_opens(world):
     graph, logdir = world.file(GRAPH), some_events(world)
-    with world.cluster(ps=1, worker=1) as cluster, \
-            world.dashboard("--connect", cluster.addresses["worker/0"], "--logdir", logdir, "--graph", graph) as dashboard, \
-            world.open(dashboard) as page:
+    with world.cluster(ps=1, worker=1) as cluster, world.dashboard(
+        "--connect", cluster.addresses["worker/0"], "--logdir", logdir, "--graph", graph
+    ) as dashboard, world.open(dashboard) as page:
         page.until("document.querySelectorAll('.tasks tbody tr').length === 2")
         assert page.value("location.hash") == "#cluster"
         for tab in ["graph", "training", "cluster"]:
@@ -76,8 +83,9 @@ def case_light_and_dark(world):
 
 def case_with_the_keyboard_alone(world):
     canvas = ".graph-canvas canvas"
-    with world.dashboard("--graph", world.file(GRAPH), "--logdir", some_events(world)) as dashboard, \
-            world.open(dashboard, "training") as page:
+    with world.dashboard("--graph", world.file(GRAPH), "--logdir", some_events(world)) as dashboard, world.open(
+        dashboard, "training"
+    ) as page:
         page.until("document.querySelector('#view-training [data-tag=loss]')?.isConnected")
         page.keys("2")
         page.until("document.querySelector('#view-graph')?.dataset.boxes > 0")
@@ -134,9 +142,12 @@ def case_a_token_opens_the_page(world):
 
 
 def case_a_narrow_window_has_no_sideways_scrolling(world):
-    with world.dashboard("--graph", world.file(GRAPH), "--logdir", some_events(world)) as dashboard, \
-            world.open(dashboard, width=1000, height=700) as page:
+    with world.dashboard("--graph", world.file(GRAPH), "--logdir", some_events(world)) as dashboard, world.open(
+        dashboard, width=1000, height=700
+    ) as page:
         for key, tab in [("2", "graph"), ("4", "training")]:
             page.keys(key)
             page.until(f"document.querySelector('#view-{tab}')?.isConnected")
-            assert page.value("document.documentElement.scrollWidth <= innerWidth && document.body.scrollWidth <= innerWidth")
+            assert page.value(
+                "document.documentElement.scrollWidth <= innerWidth && document.body.scrollWidth <= innerWidth"
+            )

@@ -25,9 +25,10 @@ bandwidth = 1e8
 
 
 def simulated(world):
+    world.needs_flag("--simulate")
     meta = json.loads((GRAPHS / "mlp.json").read_text())
     fetches = [a for a in meta["args"] if a.startswith("--fetch")]
-    return world.dashboard("--simulate", world.file(DEVICES.encode()), "--graph", str(GRAPHS / "mlp.pb"), *fetches)
+    return world.dashboard("--simulate", world.file(DEVICES.encode()), str(GRAPHS / "mlp.pb"), *fetches)
 
 
 def case_a_slider_changes_the_timeline(world):
@@ -36,7 +37,9 @@ def case_a_slider_changes_the_timeline(world):
         step, picture = page.value(STEP), page.picture(CANVAS)
         sent = []
         page.page.on("request", lambda r: sent.append(r.post_data) if r.method == "POST" else None)
-        devices = page.page.locator("aside h3", has_text="Speed of devices").locator("xpath=following-sibling::label//input")
+        devices = page.page.locator("aside h3", has_text="Speed of devices").locator(
+            "xpath=following-sibling::label//input"
+        )
         # Two steps down of a slider in powers of two halve a speed each four.
         for i in range(devices.count()):
             devices.nth(i).focus()
@@ -56,10 +59,14 @@ def case_placement_and_what_if_are_listed(world):
     with simulated(world) as dashboard, world.open(dashboard, "simulation") as page:
         page.until(f"{RUNS} === 1")
         for title in ["What if", "Placement", "Critical path"]:
-            rows = page.value(f"document.querySelectorAll('#view-simulation section[aria-label=\"{title}\"] tbody tr').length")
+            rows = page.value(
+                f"document.querySelectorAll('#view-simulation section[aria-label=\"{title}\"] tbody tr').length"
+            )
             assert rows > 0, title
         runs = page.value(RUNS)
-        algorithms = page.value("[...document.querySelector('[aria-label=Placement]').options].map((o) => o.value)")
+        algorithms = page.value(
+            "[...document.querySelector('[aria-label=Placement]').options].map((o) => o.value)"
+        )
         assert len(algorithms) > 1, algorithms
         page.page.locator("select[aria-label=Placement]").select_option(algorithms[-1])
         page.until(f"{RUNS} > {runs}")

@@ -1,14 +1,20 @@
 """Dashboards and clusters under test."""
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import tempfile
 import time
+import urllib.request
 
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 20
+
+
+class Absent(Exception):
+    """What a case is about is not in this command."""
 
 
 class World:
@@ -33,8 +39,17 @@ class World:
     def open(self, dashboard, tab="", **options):
         return self.browser.open(dashboard.url, tab, **options)
 
+    def needs_flag(self, flag):
+        said = subprocess.run(
+            [self.thalweg, "dashboard", "--help"], capture_output=True, text=True, timeout=30
+        ).stdout
+        if flag not in said:
+            raise Absent(f"thalweg dashboard has no {flag}")
+
     def command(self, *args, **options):
-        return subprocess.Popen([self.thalweg, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+        return subprocess.Popen(
+            [self.thalweg, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+        )
 
 
 class Process:
@@ -52,7 +67,7 @@ class Process:
         """What follows `beginning` in the first line of standard output."""
         line = self.process.stdout.readline()
         assert line.startswith(beginning), (line, self.said())
-        return line[len(beginning):].strip()
+        return line[len(beginning) :].strip()
 
     def kill(self):
         self.process.kill()
@@ -87,6 +102,10 @@ class Dashboard(Process):
     def __init__(self, thalweg, *args):
         super().__init__([thalweg, "dashboard", "--port", "0", *args])
         self.url = self.line("dashboard at ")
+
+    def get(self, path):
+        with urllib.request.urlopen(self.url + path, timeout=START_SECONDS_MAX) as response:
+            return json.load(response)
 
     def __exit__(self, kind, *_):
         code = self.stop()

@@ -5,6 +5,7 @@ import pathlib
 
 from files import EventFile, step_of
 from graph_cases import check_frames
+from support import Absent
 
 CANVAS = ".timeline-box canvas"
 SELECTED = "document.querySelector('.timeline-box canvas').dataset.selected"
@@ -33,7 +34,9 @@ def case_a_recorded_step_is_shown(world):
         page.page.get_by_label("Find a span").fill("op_20")
         page.keys("Enter")
         page.until(f"{SELECTED}.endsWith('op_20')")
-        assert "Ready after" in page.text("#view-timeline .details") and "MatMul" in page.text("#view-timeline .details")
+        assert "Ready after" in page.text("#view-timeline .details") and "MatMul" in page.text(
+            "#view-timeline .details"
+        )
         assert page.picture(CANVAS) != blank
         page.page.locator("section[aria-label='Critical path'] tbody tr").nth(2).click()
         page.until(f"!{SELECTED}.endsWith('op_20')")
@@ -43,7 +46,9 @@ def case_a_recorded_step_is_shown(world):
 
 
 def case_a_span_is_selected_by_pointer_and_keys(world):
-    with world.dashboard("--logdir", recorded(world, step_of(1, 40))) as dashboard, world.open(dashboard, "timeline") as page:
+    with world.dashboard("--logdir", recorded(world, step_of(1, 40))) as dashboard, world.open(
+        dashboard, "timeline"
+    ) as page:
         page.until("document.querySelectorAll('.cards tbody tr').length > 2")
         box = page.page.locator(CANVAS).bounding_box()
         page.page.mouse.click(box["x"] + 172, box["y"] + 64 + 20 + 7)
@@ -69,7 +74,9 @@ def case_a_span_is_selected_by_pointer_and_keys(world):
 
 
 def case_a_step_is_downloaded_for_perfetto(world):
-    with world.dashboard("--logdir", recorded(world, step_of(2, 20))) as dashboard, world.open(dashboard, "timeline") as page:
+    with world.dashboard("--logdir", recorded(world, step_of(2, 20))) as dashboard, world.open(
+        dashboard, "timeline"
+    ) as page:
         page.until("document.querySelector('a.button')?.hidden === false")
         with page.page.expect_download() as download:
             page.page.locator("a.button", has_text="Perfetto").click()
@@ -80,8 +87,9 @@ def case_a_step_is_downloaded_for_perfetto(world):
 
 
 def case_a_hundred_thousand_spans_pan_and_zoom(world):
-    with world.dashboard("--logdir", recorded(world, step_of(8, SPANS * 10 // 12 // 8))) as dashboard, \
-            world.open(dashboard, "timeline") as page:
+    with world.dashboard(
+        "--logdir", recorded(world, step_of(8, SPANS * 10 // 12 // 8))
+    ) as dashboard, world.open(dashboard, "timeline") as page:
         page.until("document.querySelectorAll('section[aria-label=Devices] tbody tr').length === 8", 60)
         check_frames(page, CANVAS)
         page.keys(*"+" * 8)
@@ -90,16 +98,30 @@ def case_a_hundred_thousand_spans_pan_and_zoom(world):
 
 def case_the_next_step_of_a_cluster_is_traced(world):
     graph, meta = str(GRAPHS / "mlp.pb"), json.loads((GRAPHS / "mlp.json").read_text())
-    with world.cluster(ps=1, worker=1) as cluster, \
-            world.dashboard("--connect", cluster.addresses["worker/0"]) as dashboard, \
-            world.open(dashboard, "timeline") as page:
+    with world.cluster(ps=1, worker=1) as cluster, world.dashboard(
+        "--connect", cluster.addresses["worker/0"]
+    ) as dashboard:
+        if not dashboard.get("api/state")["has"]["timeline"]:
+            raise Absent("thalweg dashboard does not trace the steps of a cluster")
+        trace_one(
+            world,
+            dashboard,
+            ["run", graph, *meta["args"], "--server", cluster.addresses["worker/0"], "--repeat", "20000"],
+        )
+
+
+def trace_one(world, dashboard, client):
+    with world.open(dashboard, "timeline") as page:
         page.until("document.querySelector('#view-timeline')?.isConnected")
-        client = world.command("run", graph, *meta["args"], "--server", cluster.addresses["worker/0"], "--repeat", "20000")
+        running = world.command(*client)
         try:
             page.page.get_by_role("button", name="Trace the next step").click()
             page.until("document.querySelectorAll('section[aria-label=Devices] tbody tr').length > 0", 40)
             assert page.value("document.querySelector('[aria-label=Step]').options.length") == 1
-            assert page.value("document.querySelectorAll('section[aria-label=\"Critical path\"] tbody tr').length") > 0
+            assert (
+                page.value("document.querySelectorAll('section[aria-label=\"Critical path\"] tbody tr').length")
+                > 0
+            )
         finally:
-            client.kill()
-            client.communicate()
+            running.kill()
+            running.communicate()

@@ -32,8 +32,22 @@ def case_a_curve_grows(world):
 
 def case_the_curve_of_a_running_job_grows(world):
     folder = world.folder()
-    args = ["quickstart", "--folder", folder, "--images", "2000", "--batch-size", "10", "--filters", "1", "--epochs", "1",
-            "--test-images", "20", "--no-kill"]
+    args = [
+        "quickstart",
+        "--output",
+        folder,
+        "--images",
+        "2000",
+        "--batch-size",
+        "10",
+        "--filters",
+        "1",
+        "--epochs",
+        "1",
+        "--test-images",
+        "20",
+        "--no-kill",
+    ]
     with world.dashboard("--logdir", folder) as dashboard, world.open(dashboard, "training") as page:
         job = world.command(*args)
         try:
@@ -84,11 +98,13 @@ def case_histograms_images_and_texts_are_shown(world):
     events.text(3, "notes", "learning rate 0.01 <b>not bold</b>")
     events.close()
     with world.dashboard("--logdir", folder) as dashboard, world.open(dashboard, "training") as page:
-        page.until("document.querySelector('[data-tag=weights] h2 > small').textContent === '10 steps'")
+        page.until("document.querySelector('[data-tag=weights] h2 > small')?.textContent === '10 steps'")
         heat = page.picture("[data-tag=weights] canvas")
         page.page.get_by_role("radio", name="ridges").click()
         assert page.picture("[data-tag=weights] canvas") != heat
-        page.until("[...document.querySelectorAll('[data-tag=digits] img')].some((i) => i.complete && i.naturalWidth === 16)")
+        page.until(
+            "[...document.querySelectorAll('[data-tag=digits] img')].some((i) => i.complete && i.naturalWidth === 16)"
+        )
         newest = page.value("document.querySelector('[data-tag=digits] img').src")
         page.page.get_by_label("Step of digits").fill("0")
         assert page.value("document.querySelector('[data-tag=digits] img').src") != newest

@@ -8,11 +8,35 @@ import { TrainingView } from './training.js';
 import { SimulationView } from './simulation.js';
 
 const TABS = [
-  { id: 'cluster', title: 'Cluster', view: ClusterView, has: (s) => s.has.cluster, why: 'no cluster is watched: start with --connect' },
+  {
+    id: 'cluster',
+    title: 'Cluster',
+    view: ClusterView,
+    has: (s) => s.has.cluster,
+    why: 'no cluster is watched: start with --connect',
+  },
   { id: 'graph', title: 'Graph', view: GraphView, has: (s) => s.has.graph, why: 'no session has a graph yet' },
-  { id: 'timeline', title: 'Timeline', view: TimelineView, has: (s) => s.has.timeline || s.has.cluster, why: 'no step can be traced here' },
-  { id: 'training', title: 'Training', view: TrainingView, has: (s) => s.has.logdir, why: 'no folder of event files is read: start with --logdir' },
-  { id: 'simulation', title: 'Simulation', view: SimulationView, has: (s) => s.has.simulation, why: 'nothing is simulated: start with --simulate' },
+  {
+    id: 'timeline',
+    title: 'Timeline',
+    view: TimelineView,
+    has: (s) => s.has.timeline,
+    why: 'no step was recorded, and none can be traced here',
+  },
+  {
+    id: 'training',
+    title: 'Training',
+    view: TrainingView,
+    has: (s) => s.has.logdir,
+    why: 'no folder of event files is read: start with --logdir',
+  },
+  {
+    id: 'simulation',
+    title: 'Simulation',
+    view: SimulationView,
+    has: (s) => s.has.simulation,
+    why: 'nothing is simulated: start with --simulate',
+  },
 ];
 
 const SHORTCUTS = [
@@ -50,8 +74,12 @@ function start() {
 
 function makeTabs() {
   TABS.forEach((tab, i) => {
-    const link = h('a', { href: `#${tab.id}`, role: 'tab', id: `tab-${tab.id}`, 'aria-controls': 'main', 'aria-disabled': 'true' },
-      tab.title, h('kbd', { 'aria-hidden': 'true' }, String(i + 1)));
+    const link = h(
+      'a',
+      { href: `#${tab.id}`, role: 'tab', id: `tab-${tab.id}`, 'aria-controls': 'main', 'aria-disabled': 'true' },
+      tab.title,
+      h('kbd', { 'aria-hidden': 'true' }, String(i + 1)),
+    );
     link.addEventListener('click', (event) => {
       if (link.getAttribute('aria-disabled') === 'true') event.preventDefault();
     });
@@ -61,9 +89,16 @@ function makeTabs() {
 }
 
 function makeHelp() {
-  fill(help, h('h2', { id: 'help-title' }, 'Keyboard'),
-    h('table', {}, SHORTCUTS.map(([key, what]) => h('tr', {}, h('td', {}, h('kbd', {}, key)), h('td', {}, what)))),
-    h('button', { class: 'primary', onclick: () => help.close() }, 'Close'));
+  fill(
+    help,
+    h('h2', { id: 'help-title' }, 'Keyboard'),
+    h(
+      'table',
+      {},
+      SHORTCUTS.map(([key, what]) => h('tr', {}, h('td', {}, h('kbd', {}, key)), h('td', {}, what))),
+    ),
+    h('button', { class: 'primary', onclick: () => help.close() }, 'Close'),
+  );
 }
 
 async function readState(signal) {

@@ -53,14 +53,16 @@ export class LineChart {
 
   ranges() {
     let [x0, x1, y0, y1] = [Infinity, -Infinity, Infinity, -Infinity];
-    for (const { x, y } of this.series) {
-      for (let i = 0; i < x.length; i += 1) {
-        const v = y[i];
-        if (!Number.isFinite(v) || (this.log && v <= 0)) continue;
-        if (x[i] < x0) x0 = x[i];
-        if (x[i] > x1) x1 = x[i];
-        if (v < y0) y0 = v;
-        if (v > y1) y1 = v;
+    for (const { x, y, faint } of this.series) {
+      for (const values of faint ? [y, faint] : [y]) {
+        for (let i = 0; i < x.length; i += 1) {
+          const v = values[i];
+          if (!Number.isFinite(v) || (this.log && v <= 0)) continue;
+          if (x[i] < x0) x0 = x[i];
+          if (x[i] > x1) x1 = x[i];
+          if (v < y0) y0 = v;
+          if (v > y1) y1 = v;
+        }
       }
     }
     if (!(x0 <= x1)) return null;
@@ -129,9 +131,13 @@ export class LineChart {
     }
     context.stroke();
     context.textAlign = 'center';
-    const xStep = niceStep((x1 - x0) / Math.max(2, this.plot.w / 72));
+    const xStep = niceStep((x1 - x0) / Math.max(2, this.plot.w / 56));
     for (let v = Math.ceil(x0 / xStep) * xStep; v <= x1 + xStep * 1e-6; v += xStep) {
-      context.fillText(this.xText(Math.abs(v) < xStep * 1e-6 ? 0 : v), Math.min(width - 18, this.xAt(v)), height - BOTTOM / 2 + 2);
+      context.fillText(
+        this.xText(Math.abs(v) < xStep * 1e-6 ? 0 : v),
+        Math.min(width - 18, this.xAt(v)),
+        height - BOTTOM / 2 + 2,
+      );
     }
   }
 
@@ -200,7 +206,10 @@ export class LineChart {
       this.cursor.push({ x: series.x[i], y: series.y[i], color: series.color });
     }
     if (!lines.length) return;
-    showTooltip(event.clientX, event.clientY, [`${this.xName ?? ''} ${this.xText(this.cursor[0].x)}`.trim(), ...lines.slice(0, 14)]);
+    showTooltip(event.clientX, event.clientY, [
+      `${this.xName ?? ''} ${this.xText(this.cursor[0].x)}`.trim(),
+      ...lines.slice(0, 14),
+    ]);
     this.draw();
   }
 
@@ -248,7 +257,9 @@ export class HistogramChart {
 
   set(steps, mode) {
     Object.assign(this, { steps, mode });
-    const edges = steps.flatMap(({ buckets }) => buckets.filter(([, , n]) => n > 0).flatMap(([l, r]) => [l, r])).filter((v) => Math.abs(v) < 1e300);
+    const edges = steps
+      .flatMap(({ buckets }) => buckets.filter(([, , n]) => n > 0).flatMap(([l, r]) => [l, r]))
+      .filter((v) => Math.abs(v) < 1e300);
     this.low = edges.reduce((a, b) => Math.min(a, b), Infinity);
     this.high = edges.reduce((a, b) => Math.max(a, b), -Infinity);
     if (!(this.low < this.high)) [this.low, this.high] = [(this.low || 0) - 0.5, (this.low || 0) + 0.5];
@@ -304,7 +315,8 @@ export class HistogramChart {
     });
     context.fillStyle = palette.muted;
     context.textAlign = 'right';
-    for (const share of [0, 0.5, 1]) context.fillText(digits(this.low + share * (this.high - this.low)), LEFT - 6, TOP + h - share * (h - 6) - 3);
+    for (const share of [0, 0.5, 1])
+      context.fillText(digits(this.low + share * (this.high - this.low)), LEFT - 6, TOP + h - share * (h - 6) - 3);
     context.textAlign = 'center';
     const every = Math.max(1, Math.ceil(steps.length / (w / 70)));
     steps.forEach((step, i) => {
@@ -335,7 +347,11 @@ export class HistogramChart {
       }
     });
     context.fillStyle = palette.muted;
-    for (const [share, align] of [[0, 'left'], [0.5, 'center'], [1, 'right']]) {
+    for (const [share, align] of [
+      [0, 'left'],
+      [0.5, 'center'],
+      [1, 'right'],
+    ]) {
       context.textAlign = align;
       context.fillText(digits(this.low + share * (this.high - this.low)), LEFT + share * w, TOP + h + BOTTOM / 2 + 2);
     }
@@ -347,7 +363,11 @@ export class HistogramChart {
     const step = this.steps[Math.max(0, Math.min(this.steps.length - 1, Math.floor(share * this.steps.length)))];
     const total = step.buckets.reduce((sum, [, , n]) => sum + n, 0);
     const filled = step.buckets.filter(([, , n]) => n > 0);
-    if (filled.length) showTooltip(event.clientX, event.clientY, [`step ${step.step}`, `${digits(total)} values from ${digits(filled[0][0])} to ${digits(filled.at(-1)[1])}`]);
+    if (filled.length)
+      showTooltip(event.clientX, event.clientY, [
+        `step ${step.step}`,
+        `${digits(total)} values from ${digits(filled[0][0])} to ${digits(filled.at(-1)[1])}`,
+      ]);
   }
 }
 

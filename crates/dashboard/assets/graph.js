@@ -23,35 +23,86 @@ export class GraphView {
 
   build() {
     this.input = h('input', {
-      type: 'search', placeholder: 'Find a node  ( / )', 'aria-label': 'Find a node', role: 'combobox', 'aria-expanded': 'false',
-      'aria-controls': 'graph-found', autocomplete: 'off', spellcheck: 'false',
-      oninput: () => this.find(), onkeydown: (event) => this.searchKey(event), onblur: () => setTimeout(() => this.closeSearch(), 150),
+      type: 'search',
+      placeholder: 'Find a node  ( / )',
+      'aria-label': 'Find a node',
+      role: 'combobox',
+      'aria-expanded': 'false',
+      'aria-controls': 'graph-found',
+      autocomplete: 'off',
+      spellcheck: 'false',
+      oninput: () => this.find(),
+      onkeydown: (event) => this.searchKey(event),
+      onblur: () => setTimeout(() => this.closeSearch(), 150),
     });
-    this.found = h('ul', { class: 'search-list', id: 'graph-found', role: 'listbox', 'aria-label': 'Nodes found', hidden: true });
+    this.found = h('ul', {
+      class: 'search-list',
+      id: 'graph-found',
+      role: 'listbox',
+      'aria-label': 'Nodes found',
+      hidden: true,
+    });
     this.summary = h('span', { class: 'muted' });
     this.reload = h('button', { onclick: () => this.load(), title: 'Ask for the graph again' }, 'Reload');
-    const toolbar = h('div', { class: 'toolbar' },
+    const toolbar = h(
+      'div',
+      { class: 'toolbar' },
       h('div', { class: 'search' }, this.input, this.found),
-      choice('Colour by', [['device', 'device'], ['op', 'op type'], ['time', 'time']], this.mode, (mode) => this.setMode(mode)),
+      choice(
+        'Colour by',
+        [
+          ['device', 'device'],
+          ['op', 'op type'],
+          ['time', 'time'],
+        ],
+        this.mode,
+        (mode) => this.setMode(mode),
+      ),
       h('button', { onclick: () => this.expandAll() }, 'Expand all'),
       h('button', { onclick: () => this.collapseAll() }, 'Collapse all'),
-      h('span', { class: 'grow' }), this.summary, this.reload);
+      h('span', { class: 'grow' }),
+      this.summary,
+      this.reload,
+    );
     const treeRoot = h('div', { class: 'tree' });
     const canvas = h('canvas', {
-      tabindex: '0', role: 'img', 'aria-label': 'Drawing of the graph. Arrows pan, plus and minus zoom, Enter expands the selected scope. The tree beside it lists the same.',
+      tabindex: '0',
+      role: 'img',
+      'aria-label':
+        'Drawing of the graph. Arrows pan, plus and minus zoom, Enter expands the selected scope. The tree beside it lists the same.',
     });
     this.legend = h('div', { class: 'overlay graph-legend' });
     this.busy = h('div', { class: 'overlay graph-busy', role: 'status', hidden: true }, 'Laying out …');
     const button = (text, label, action) => h('button', { 'aria-label': label, title: label, onclick: action }, text);
     this.details = h('div', { class: 'details', 'aria-live': 'polite' }, empty('Select a node or a scope.'));
-    fill(this.root, toolbar, h('div', { class: 'graph-body' },
-      h('section', { class: 'card', 'aria-label': 'Tree of the graph' }, treeRoot),
-      h('div', { class: 'graph-canvas' }, canvas, this.legend, this.busy,
-        h('div', { class: 'overlay graph-zoom' }, button('+', 'Zoom in', () => this.canvas.zoom(1.35)),
-          button('−', 'Zoom out', () => this.canvas.zoom(1 / 1.35)), button('⤢', 'Show all', () => this.canvas.fit()))),
-      h('section', { class: 'card', 'aria-label': 'Details of the selection' }, this.details)));
+    fill(
+      this.root,
+      toolbar,
+      h(
+        'div',
+        { class: 'graph-body' },
+        h('section', { class: 'card', 'aria-label': 'Tree of the graph' }, treeRoot),
+        h(
+          'div',
+          { class: 'graph-canvas' },
+          canvas,
+          this.legend,
+          this.busy,
+          h(
+            'div',
+            { class: 'overlay graph-zoom' },
+            button('+', 'Zoom in', () => this.canvas.zoom(1.35)),
+            button('−', 'Zoom out', () => this.canvas.zoom(1 / 1.35)),
+            button('⤢', 'Show all', () => this.canvas.fit()),
+          ),
+        ),
+        h('section', { class: 'card', 'aria-label': 'Details of the selection' }, this.details),
+      ),
+    );
     const events = {
-      select: (item) => this.select(item), toggle: (item) => this.toggle(item), describe: (item) => this.describe(item),
+      select: (item) => this.select(item),
+      toggle: (item) => this.toggle(item),
+      describe: (item) => this.describe(item),
       open: (item) => this.goTo(item),
     };
     this.canvas = new GraphCanvas(canvas, events);
@@ -79,9 +130,14 @@ export class GraphView {
     const step = 60;
     const { canvas } = this;
     const actions = {
-      ArrowLeft: () => canvas.pan(step, 0), ArrowRight: () => canvas.pan(-step, 0),
-      ArrowUp: () => canvas.pan(0, step), ArrowDown: () => canvas.pan(0, -step),
-      '+': () => canvas.zoom(1.25), '=': () => canvas.zoom(1.25), '-': () => canvas.zoom(0.8), 0: () => canvas.fit(),
+      ArrowLeft: () => canvas.pan(step, 0),
+      ArrowRight: () => canvas.pan(-step, 0),
+      ArrowUp: () => canvas.pan(0, step),
+      ArrowDown: () => canvas.pan(0, -step),
+      '+': () => canvas.zoom(1.25),
+      '=': () => canvas.zoom(1.25),
+      '-': () => canvas.zoom(0.8),
+      0: () => canvas.fit(),
       Enter: () => this.selected >= 0 && this.model.isScope(this.selected) && this.toggle(this.selected),
       Escape: () => this.select(-1),
     };
@@ -113,7 +169,8 @@ export class GraphView {
     this.worker?.terminate();
     this.worker = new Worker(new URL('graph_worker.js', import.meta.url), { type: 'module' });
     this.worker.onmessage = ({ data }) => this.onLayout(data);
-    this.worker.onerror = (event) => fill(this.details, h('p', { class: 'error' }, `the layout failed: ${event.message}`));
+    this.worker.onerror = (event) =>
+      fill(this.details, h('p', { class: 'error' }, `the layout failed: ${event.message}`));
     this.worker.postMessage({ names: graph.name, edges });
     this.expanded = this.openAtStart();
     this.select(-1);
@@ -127,7 +184,9 @@ export class GraphView {
     let shown = model.children(model.root).length;
     const next = [model.root];
     while (next.length) {
-      const scopes = next.flatMap((item) => [...model.children(item)]).filter((i) => model.isScope(i) && !expanded.has(i));
+      const scopes = next
+        .flatMap((item) => [...model.children(item)])
+        .filter((i) => model.isScope(i) && !expanded.has(i));
       scopes.sort((a, b) => model.children(a).length - model.children(b).length);
       const scope = scopes[0];
       if (scope === undefined || shown + model.children(scope).length > OPEN_AT_START_MAX) break;
@@ -199,7 +258,10 @@ export class GraphView {
   }
 
   recolor() {
-    this.canvas.setColors((item) => this.color(item), (item) => this.shares(item));
+    this.canvas.setColors(
+      (item) => this.color(item),
+      (item) => this.shares(item),
+    );
     this.tree.draw();
     const entry = (css, text) => {
       const swatch = h('span', { class: 'swatch' });
@@ -208,13 +270,22 @@ export class GraphView {
     };
     if (this.mode === 'time') {
       const [low, high] = this.timeRange ?? [0, 0];
-      fill(this.legend, this.hasTimes ? [h('div', { class: 'graph-scale' }),
-        h('div', {}, h('span', {}, seconds(low)), h('span', {}, seconds(high)))] : 'no times are known yet');
+      fill(
+        this.legend,
+        this.hasTimes
+          ? [
+              h('div', { class: 'graph-scale' }),
+              h('div', {}, h('span', {}, seconds(low)), h('span', {}, seconds(high))),
+            ]
+          : 'no times are known yet',
+      );
       return;
     }
     let entries;
     if (this.mode === 'device') {
-      entries = this.graph.devices.slice(0, 24).map((name, i) => entry(this.kindColor('device', i), short(name) || 'not placed'));
+      entries = this.graph.devices
+        .slice(0, 24)
+        .map((name, i) => entry(this.kindColor('device', i), short(name) || 'not placed'));
       if (this.graph.devices.length > 24) entries.push(h('span', {}, `and ${this.graph.devices.length - 24} more`));
     } else {
       entries = [...this.opRank].map(([op, rank]) => entry(colors().series[rank], this.graph.ops[op]));
@@ -229,7 +300,9 @@ export class GraphView {
     this.worker.postMessage({ request: this.requests, expanded: [...this.expanded] });
     this.tree.set(this.model, this.expanded);
     clearTimeout(this.busyTimer);
-    this.busyTimer = setTimeout(() => { this.busy.hidden = false; }, 250);
+    this.busyTimer = setTimeout(() => {
+      this.busy.hidden = false;
+    }, 250);
   }
 
   onLayout(layout) {
@@ -245,7 +318,8 @@ export class GraphView {
     const { nodes } = this.model;
     this.summary.textContent = `${count(nodes)} nodes, ${count(this.graph.edges.length / 3)} edges; ${count(layout.items.length)} boxes drawn`;
     const { truncated } = this.graph;
-    if (truncated) this.summary.textContent = `the first ${this.summary.textContent} of a graph of ${count(truncated.nodes)} nodes and ${count(truncated.edges)} edges`;
+    if (truncated)
+      this.summary.textContent = `the first ${this.summary.textContent} of a graph of ${count(truncated.nodes)} nodes and ${count(truncated.edges)} edges`;
     this.summary.title = this.summary.textContent;
     this.root.dataset.boxes = layout.items.length;
   }
@@ -286,27 +360,38 @@ export class GraphView {
     this.canvas.select(item);
     this.tree.select(item);
     this.root.dataset.selected = item >= 0 ? this.model.name(item) : '';
-    if (item < 0) fill(this.details, empty('Select a node or a scope.'));
+    if (item < 0) fill(this.details, this.model ? this.graphDetails() : empty('No graph is here yet.'));
     else fill(this.details, this.model.isScope(item) ? this.scopeDetails(item) : this.nodeDetails(item));
     this.details.scrollTop = 0;
   }
 
   describe(item) {
     const { graph, model } = this;
-    if (model.isScope(item)) return [model.name(item), `${count(model.leaves[item])} nodes, ${seconds(this.seconds[item])}`];
-    return [model.name(item), graph.ops[graph.op[item]], short(graph.devices[graph.device[item]] ?? 'not placed'), seconds(graph.seconds[item])];
+    if (model.isScope(item))
+      return [model.name(item), `${count(model.leaves[item])} nodes, ${seconds(this.seconds[item])}`];
+    return [
+      model.name(item),
+      graph.ops[graph.op[item]],
+      short(graph.devices[graph.device[item]] ?? 'not placed'),
+      seconds(graph.seconds[item]),
+    ];
   }
 
   nodeDetails(item) {
     const { graph, model } = this;
     const reason = graph.reason?.[item];
-    return [h('p', { class: 'name' }, model.name(item)), list([
-      ['op', graph.ops[graph.op[item]]],
-      ['device', graph.devices[graph.device[item]] ?? 'not placed'],
-      ['placed by', reason || null],
-      ['time', graph.seconds[item] > 0 ? `${seconds(graph.seconds[item])}${this.rankText(item)}` : 'not known'],
-      ['output', graph.bytes[item] > 0 ? bytes(graph.bytes[item]) : 'not known'],
-    ]), this.neighbours('Inputs', item, 'in'), this.neighbours('Outputs', item, 'out')];
+    return [
+      h('p', { class: 'name' }, model.name(item)),
+      list([
+        ['op', graph.ops[graph.op[item]]],
+        ['device', graph.devices[graph.device[item]] ?? 'not placed'],
+        ['placed by', reason || null],
+        ['time', graph.seconds[item] > 0 ? `${seconds(graph.seconds[item])}${this.rankText(item)}` : 'not known'],
+        ['output', graph.bytes[item] > 0 ? bytes(graph.bytes[item]) : 'not known'],
+      ]),
+      this.neighbours('Inputs', item, 'in'),
+      this.neighbours('Outputs', item, 'out'),
+    ];
   }
 
   rankText(item) {
@@ -314,33 +399,77 @@ export class GraphView {
     return all > 0 ? `, ${((100 * this.seconds[item]) / all).toFixed(1)}% of all` : '';
   }
 
-  scopeDetails(item) {
-    const { graph, model } = this;
+  /** What there is to say while nothing is selected. */
+  graphDetails() {
+    const { model, graph } = this;
+    return [
+      h('p', { class: 'name' }, 'The whole graph'),
+      list([
+        ['nodes', count(model.nodes)],
+        ['edges', count(graph.edges.length / 3)],
+        ['scopes', count(model.items - model.nodes - 1)],
+        ['time', this.hasTimes ? seconds(this.seconds[model.root]) : 'not known'],
+      ]),
+      this.shareLists(model.root),
+      empty('Click a box, or move in the tree with the arrows.'),
+    ];
+  }
+
+  shareLists(item) {
+    const { graph } = this;
     const of = this.tally(item);
-    const shares = (kind, names) => [...of[kind]].sort((a, b) => b[1] - a[1]).slice(0, 8)
-      .map(([value, n]) => {
-        const swatch = h('span', { class: 'swatch' });
-        swatch.style.background = this.kindColor(kind, value);
-        return h('li', {}, h('span', {}, swatch, short(names[value] ?? 'not placed')), h('small', {}, count(n)));
-      });
-    return [h('p', { class: 'name' }, model.name(item)), list([
-      ['nodes', count(model.leaves[item])],
-      ['time', seconds(this.seconds[item]) + this.rankText(item)],
-      ['outputs', bytes(this.bytes[item])],
-    ]), h('button', { onclick: () => this.toggle(item) }, 'Expand or collapse'),
-    h('h3', {}, 'Devices'), h('ul', {}, shares('device', graph.devices)),
-    h('h3', {}, 'Ops'), h('ul', {}, shares('op', graph.ops)),
-    this.neighbours('Inputs', item, 'in'), this.neighbours('Outputs', item, 'out')];
+    const shares = (kind, names) =>
+      [...of[kind]]
+        .sort((a, b) => b[1] - a[1])
+        .slice(0, 8)
+        .map(([value, n]) => {
+          const swatch = h('span', { class: 'swatch' });
+          swatch.style.background = this.kindColor(kind, value);
+          return h('li', {}, h('span', {}, swatch, short(names[value] ?? 'not placed')), h('small', {}, count(n)));
+        });
+    return [
+      h('h3', {}, 'Devices'),
+      h('ul', {}, shares('device', graph.devices)),
+      h('h3', {}, 'Ops'),
+      h('ul', {}, shares('op', graph.ops)),
+    ];
+  }
+
+  scopeDetails(item) {
+    const { model } = this;
+    return [
+      h('p', { class: 'name' }, model.name(item)),
+      list([
+        ['nodes', count(model.leaves[item])],
+        ['time', this.seconds[item] > 0 ? seconds(this.seconds[item]) + this.rankText(item) : 'not known'],
+        ['outputs', this.bytes[item] > 0 ? bytes(this.bytes[item]) : 'not known'],
+      ]),
+      h('button', { onclick: () => this.toggle(item) }, 'Expand or collapse'),
+      this.shareLists(item),
+      this.neighbours('Inputs', item, 'in'),
+      this.neighbours('Outputs', item, 'out'),
+    ];
   }
 
   neighbours(title, item, direction) {
     const found = this.model.neighbours(item, direction);
-    const row = ([node, size]) => h('li', {},
-      h('button', { class: 'link', title: this.model.name(node), onclick: () => this.goTo(node) }, this.model.name(node)),
-      h('small', {}, size < 0 ? 'control' : bytes(size)));
+    const row = ([node, size]) =>
+      h(
+        'li',
+        {},
+        h(
+          'button',
+          { class: 'link', title: this.model.name(node), onclick: () => this.goTo(node) },
+          this.model.name(node),
+        ),
+        h('small', {}, size < 0 ? 'control' : bytes(size)),
+      );
     const more = found.length - LISTED_MAX;
-    return [h('h3', {}, `${title} (${count(found.length)})`), h('ul', {}, found.slice(0, LISTED_MAX).map(row)),
-      more > 0 ? h('p', { class: 'muted' }, `and ${count(more)} more`) : null];
+    return [
+      h('h3', {}, `${title} (${count(found.length)})`),
+      h('ul', {}, found.slice(0, LISTED_MAX).map(row)),
+      more > 0 ? h('p', { class: 'muted' }, `and ${count(more)} more`) : null,
+    ];
   }
 
   find() {
@@ -371,10 +500,24 @@ export class GraphView {
     this.found.hidden = false;
     this.input.setAttribute('aria-expanded', 'true');
     const { model, graph } = this;
-    fill(this.found, this.hits.length ? this.hits.map((item, i) => h('li', {
-      role: 'option', id: `found-${i}`, 'aria-selected': String(i === this.chosen), onmousedown: () => this.take(i),
-    }, h('span', {}, model.name(item)), h('span', { class: 'muted' }, model.isScope(item) ? 'scope' : graph.ops[graph.op[item]])))
-      : h('li', {}, 'nothing of that name'));
+    fill(
+      this.found,
+      this.hits.length
+        ? this.hits.map((item, i) =>
+            h(
+              'li',
+              {
+                role: 'option',
+                id: `found-${i}`,
+                'aria-selected': String(i === this.chosen),
+                onmousedown: () => this.take(i),
+              },
+              h('span', {}, model.name(item)),
+              h('span', { class: 'muted' }, model.isScope(item) ? 'scope' : graph.ops[graph.op[item]]),
+            ),
+          )
+        : h('li', {}, 'nothing of that name'),
+    );
     this.input.setAttribute('aria-activedescendant', `found-${this.chosen}`);
     this.found.children[this.chosen]?.scrollIntoView({ block: 'nearest' });
   }
@@ -414,5 +557,9 @@ function most(counts) {
 }
 
 function list(entries) {
-  return h('dl', {}, entries.filter(([, value]) => value).map(([key, value]) => [h('dt', {}, key), h('dd', {}, value)]));
+  return h(
+    'dl',
+    {},
+    entries.filter(([, value]) => value).map(([key, value]) => [h('dt', {}, key), h('dd', {}, value)]),
+  );
 }

@@ -67,7 +67,9 @@ export class GraphCanvas {
     const { surface, scope, line } = colors();
     for (let i = 0; i < n; i += 1) {
       const item = this.layout.items[i];
-      const css = this.isOpen[i] ? mix(surface, scope, Math.min(1, 0.35 + 0.22 * this.model.depth[item])) : this.color(item);
+      const css = this.isOpen[i]
+        ? mix(surface, scope, Math.min(1, 0.35 + 0.22 * this.model.depth[item]))
+        : this.color(item);
       this.css[i] = css;
       if (!known.has(css)) known.set(css, packed(css));
       this.packed[i] = known.get(css);
@@ -97,7 +99,11 @@ export class GraphCanvas {
   fit() {
     if (!this.layout) return;
     const { width, height } = this.layout;
-    const scale = Math.min((this.canvas.clientWidth - 24) / width, (this.canvas.clientHeight - 24 - LEGEND) / height, 1.1);
+    const scale = Math.min(
+      (this.canvas.clientWidth - 24) / width,
+      (this.canvas.clientHeight - 24 - LEGEND) / height,
+      1.1,
+    );
     Object.assign(this.camera, { x: width / 2, y: height / 2 + LEGEND / 2 / scale, scale: Math.max(SCALE_MIN, scale) });
     this.moved();
   }
@@ -151,7 +157,8 @@ export class GraphCanvas {
     const { items, boxes } = this.layout;
     for (let i = items.length - 1; i >= 0; i -= 1) {
       const b = 4 * i;
-      if (x >= boxes[b] && y >= boxes[b + 1] && x < boxes[b] + boxes[b + 2] && y < boxes[b + 1] + boxes[b + 3]) return items[i];
+      if (x >= boxes[b] && y >= boxes[b + 1] && x < boxes[b] + boxes[b + 2] && y < boxes[b + 1] + boxes[b + 3])
+        return items[i];
     }
     return -1;
   }
@@ -159,11 +166,15 @@ export class GraphCanvas {
   listen() {
     const { canvas } = this;
     let drag = null;
-    canvas.addEventListener('wheel', (event) => {
-      event.preventDefault();
-      const unit = event.deltaMode === 1 ? 20 : 1;
-      this.zoom(Math.exp(-event.deltaY * unit * 0.0016), event.offsetX, event.offsetY);
-    }, { passive: false });
+    canvas.addEventListener(
+      'wheel',
+      (event) => {
+        event.preventDefault();
+        const unit = event.deltaMode === 1 ? 20 : 1;
+        this.zoom(Math.exp(-event.deltaY * unit * 0.0016), event.offsetX, event.offsetY);
+      },
+      { passive: false },
+    );
     canvas.addEventListener('pointerdown', (event) => {
       if (event.button !== 0) return;
       drag = { x: event.clientX, y: event.clientY, far: false };
@@ -187,7 +198,9 @@ export class GraphCanvas {
       if (drag && !drag.far) this.click(this.hit(event.offsetX, event.offsetY));
       drag = null;
     });
-    canvas.addEventListener('pointercancel', () => { drag = null; });
+    canvas.addEventListener('pointercancel', () => {
+      drag = null;
+    });
     canvas.addEventListener('pointerleave', () => this.unhover());
   }
 
@@ -246,7 +259,8 @@ export class GraphCanvas {
     let closed = 0;
     this.isOnScreen.fill(0);
     for (let i = 0, b = 0; i < items.length; i += 1, b += 4) {
-      if (boxes[b] > x1 || boxes[b + 1] > y1 || boxes[b] + boxes[b + 2] < x0 || boxes[b + 1] + boxes[b + 3] < y0) continue;
+      if (boxes[b] > x1 || boxes[b + 1] > y1 || boxes[b] + boxes[b + 2] < x0 || boxes[b + 1] + boxes[b + 3] < y0)
+        continue;
       this.onScreen[total] = i;
       total += 1;
       if (this.isOpen[i]) continue;
@@ -272,7 +286,10 @@ export class GraphCanvas {
       if (!this.isOpen[i]) continue;
       const b = 4 * i;
       const [x0, y0] = [Math.round(ox + boxes[b] * k), Math.round(oy + boxes[b + 1] * k)];
-      const [x1, y1] = [Math.round(ox + (boxes[b] + boxes[b + 2]) * k), Math.round(oy + (boxes[b + 1] + boxes[b + 3]) * k)];
+      const [x1, y1] = [
+        Math.round(ox + (boxes[b] + boxes[b + 2]) * k),
+        Math.round(oy + (boxes[b + 1] + boxes[b + 3]) * k),
+      ];
       this.raster.box(x0, y0, x1, y1, this.packed[i]);
       if (x1 - x0 > 10 && y1 - y0 > 10) this.raster.frame(x0, y0, x1, y1, this.frameColor);
     }
@@ -306,8 +323,12 @@ export class GraphCanvas {
       if (!this.isOnScreen[from[e]] && !this.isOnScreen[to[e]]) continue;
       const [a, b] = [4 * from[e], 4 * to[e]];
       touched += this.raster.line(
-        ox + (boxes[a] + boxes[a + 2] / 2) * k, oy + (boxes[a + 1] + boxes[a + 3]) * k,
-        ox + (boxes[b] + boxes[b + 2] / 2) * k, oy + boxes[b + 1] * k, stride);
+        ox + (boxes[a] + boxes[a + 2] / 2) * k,
+        oy + (boxes[a + 1] + boxes[a + 3]) * k,
+        ox + (boxes[b] + boxes[b + 2] / 2) * k,
+        oy + boxes[b + 1] * k,
+        stride,
+      );
     }
     const took = performance.now() - begin;
     const wanted = (took * stride) / LINES_MS;
@@ -349,11 +370,13 @@ export class GraphCanvas {
   drawCurves(list, palette) {
     const { context, scale: k } = this;
     const { bytes } = this.layout;
+    // The edges of a selected box stand out from all others.
+    const faint = this.slots.has(this.selected) ? 0.5 : 1;
     for (const isControl of [true, false]) {
       context.beginPath();
       for (const e of list) if (bytes[e] < 0 === isControl) this.curve(e, k > 0.5);
       context.strokeStyle = palette.edge;
-      context.globalAlpha = isControl ? 0.35 : 0.55;
+      context.globalAlpha = (isControl ? 0.35 : 0.55) * faint;
       context.setLineDash(isControl ? [3 * k, 3 * k] : []);
       context.lineWidth = Math.max(0.7, Math.min(1.6, k));
       context.stroke();
@@ -425,14 +448,21 @@ export class GraphCanvas {
       if (!this.isOpen[i]) continue;
       const b = 4 * i;
       const [left, top, w, h] = [ox + boxes[b] * k, oy + boxes[b + 1] * k, boxes[b + 2] * k, boxes[b + 3] * k];
-      if (top < 0 && left <= 60 * ratio && left + w > this.canvas.width / 2 && top + h > this.canvas.height / 2) around = i;
+      if (top < 0 && left <= 60 * ratio && left + w > this.canvas.width / 2 && top + h > this.canvas.height / 2)
+        around = i;
       if (left < 0 || top < 0 || w < 44 * ratio || h < (inHeader ? 12 : 54) * ratio) continue;
       const label = `− ${this.model.label(items[i])}`;
       const fits = Math.max(3, Math.floor((w - 14) / (size * 0.6)));
       if (fits < label.length && fits < 8) continue;
       const text = label.length > fits ? `${label.slice(0, fits - 1)}…` : label;
-      const box = { x: left + 5 * ratio, y: inHeader ? top + 3 * k : top + 4 * ratio, w: text.length * size * 0.6 + 6 * ratio, h: inHeader ? 16 * k : 16 * ratio };
-      if (taken.some((t) => box.x < t.x + t.w && t.x < box.x + box.w && box.y < t.y + t.h && t.y < box.y + box.h)) continue;
+      const box = {
+        x: left + 5 * ratio,
+        y: inHeader ? top + 3 * k : top + 4 * ratio,
+        w: text.length * size * 0.6 + 6 * ratio,
+        h: inHeader ? 16 * k : 16 * ratio,
+      };
+      if (taken.some((t) => box.x < t.x + t.w && t.x < box.x + box.w && box.y < t.y + t.h && t.y < box.y + box.h))
+        continue;
       taken.push(box);
       if (!inHeader) this.chip(box, palette);
       context.fillStyle = palette.text;
@@ -468,7 +498,10 @@ export class GraphCanvas {
     const { ox, oy } = this.origin;
     const ratio = pixelRatio();
     if (!this.isOpen[slot]) {
-      for (const [side, css] of [['to', palette.accent], ['from', palette.transfer]]) {
+      for (const [side, css] of [
+        ['to', palette.accent],
+        ['from', palette.transfer],
+      ]) {
         context.beginPath();
         for (const e of this.edgesAt(side, slot)) this.curve(e, true);
         context.strokeStyle = css;
@@ -481,7 +514,13 @@ export class GraphCanvas {
     context.strokeStyle = palette.accent;
     context.lineWidth = 2.5 * ratio;
     context.beginPath();
-    context.roundRect(ox + x * k - grow, oy + y * k - grow, Math.max(3, w * k) + 2 * grow, Math.max(3, h * k) + 2 * grow, 5 * ratio);
+    context.roundRect(
+      ox + x * k - grow,
+      oy + y * k - grow,
+      Math.max(3, w * k) + 2 * grow,
+      Math.max(3, h * k) + 2 * grow,
+      5 * ratio,
+    );
     context.stroke();
   }
 
@@ -491,7 +530,8 @@ export class GraphCanvas {
       this.byBox = { slot, from: [], to: [] };
       for (const end of ['from', 'to']) {
         const list = this.layout[end];
-        for (let e = 0; e < list.length && this.byBox[end].length < 1000; e += 1) if (list[e] === slot) this.byBox[end].push(e);
+        for (let e = 0; e < list.length && this.byBox[end].length < 1000; e += 1)
+          if (list[e] === slot) this.byBox[end].push(e);
       }
     }
     return this.byBox[side];

@@ -318,8 +318,13 @@ function placed(model, expanded, sizes, offsets) {
   items.forEach((item, i) => boxes.set([absolute.x[item], absolute.y[item], sizes.w[item], sizes.h[item]], 4 * i));
   const { from, to, bytes } = visibleEdges(model, expanded, slot);
   return {
-    items: Int32Array.from(items), boxes, from, to, bytes,
-    width: sizes.w[model.root], height: sizes.h[model.root],
+    items: Int32Array.from(items),
+    boxes,
+    from,
+    to,
+    bytes,
+    width: sizes.w[model.root],
+    height: sizes.h[model.root],
   };
 }
 

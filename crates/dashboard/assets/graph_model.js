@@ -54,7 +54,10 @@ export class GraphModel {
     this.childList = new Int32Array(items - 1);
     const next = children.slice();
     // Scopes before nodes, each in the order of the graph.
-    for (const [from, to] of [[this.nodes + 1, items], [0, this.nodes]]) {
+    for (const [from, to] of [
+      [this.nodes + 1, items],
+      [0, this.nodes],
+    ]) {
       for (let i = from; i < to; i += 1) this.childList[next[parent[i]]++] = i;
     }
   }
@@ -72,7 +75,8 @@ export class GraphModel {
     const name = this.name(item);
     const last = name.slice(name.lastIndexOf('/') + 1);
     return item < this.nodes && this.parent[item] !== this.root && this.name(this.parent[item]) === name
-      ? `(${last})` : last;
+      ? `(${last})`
+      : last;
   }
 
   children(item) {

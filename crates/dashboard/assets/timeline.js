@@ -12,12 +12,28 @@ export class TimelineView {
     this.shown = null;
     this.picker = h('select', { 'aria-label': 'Step', onchange: () => this.choose(this.picker.value) });
     this.traceButton = h('button', { class: 'primary', onclick: () => this.trace() }, 'Trace the next step');
-    this.progress = h('span', { class: 'progress', hidden: true, role: 'progressbar', 'aria-label': 'Waiting for a step' }, h('i'));
+    this.progress = h(
+      'span',
+      { class: 'progress', hidden: true, role: 'progressbar', 'aria-label': 'Waiting for a step' },
+      h('i'),
+    );
     this.message = h('span', { class: 'muted', role: 'status' });
     this.duration = h('b');
     this.download = h('a', { class: 'button', hidden: true, download: '' }, 'Perfetto file');
-    root.append(h('div', { class: 'toolbar' }, h('label', {}, 'Step '), this.picker, this.duration, this.traceButton, this.progress,
-      this.message, h('span', { class: 'grow' }), this.download));
+    root.append(
+      h(
+        'div',
+        { class: 'toolbar' },
+        h('label', {}, 'Step '),
+        this.picker,
+        this.duration,
+        this.traceButton,
+        this.progress,
+        this.message,
+        h('span', { class: 'grow' }),
+        this.download,
+      ),
+    );
     this.panel = new TimelinePanel(root);
     this.poller = new Poller((signal) => this.readSteps(signal), 3000);
   }
@@ -25,7 +41,9 @@ export class TimelineView {
   show() {
     const { has } = this.state();
     this.traceButton.disabled = !has.cluster || Boolean(this.tracing);
-    this.traceButton.title = has.cluster ? '' : 'No cluster is watched.';
+    this.traceButton.title = has.cluster
+      ? 'Traces the next step that a client of the cluster runs'
+      : 'No cluster is watched.';
     this.poller.start();
     this.panel.canvas.draw();
   }
@@ -51,12 +69,23 @@ export class TimelineView {
       this.fillPicker();
     }
     if (this.shown === null && steps.length) await this.choose(steps.at(-1).id);
-    if (!steps.length && !this.tracing) this.message.textContent = 'No step was traced yet: trace the next one that a client runs.';
+    if (!steps.length && !this.tracing)
+      this.message.textContent = 'No step was traced yet: trace the next one that a client runs.';
   }
 
   fillPicker() {
-    fill(this.picker, [...this.steps].reverse().map((step) => h('option', { value: step.id },
-      `${step.label || `step ${step.id}, ${clock(step.time_ms)}`}${step.simulated ? ' (simulated)' : ''} – ${seconds(step.seconds)}`)));
+    fill(
+      this.picker,
+      [...this.steps]
+        .reverse()
+        .map((step) =>
+          h(
+            'option',
+            { value: step.id },
+            `${step.label || `step ${step.id}, ${clock(step.time_ms)}`}${step.simulated ? ' (simulated)' : ''} – ${seconds(step.seconds)}`,
+          ),
+        ),
+    );
     this.picker.disabled = !this.steps.length;
     if (this.shown !== null) this.picker.value = this.shown;
   }

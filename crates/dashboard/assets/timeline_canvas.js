@@ -1,7 +1,19 @@
 // Draws the spans of a step, a row per lane of a device, and moves in time. Rows are painted a column of
 // pixels at a time, so that a hundred thousand spans cost no more than the pixels that they cover.
 
-import { bytes, colors, fitCanvas, hideTooltip, mix, percent, perFrame, pixelRatio, seconds, short, showTooltip } from './ui.js';
+import {
+  bytes,
+  colors,
+  fitCanvas,
+  hideTooltip,
+  mix,
+  percent,
+  perFrame,
+  pixelRatio,
+  seconds,
+  short,
+  showTooltip,
+} from './ui.js';
 import { packed, Raster } from './raster.js';
 
 const GUTTER = 168;
@@ -48,7 +60,8 @@ export class TimelineCanvas {
     this.clampView();
     this.clampScroll();
     this.selected = chosen
-      ? step.timeline.findIndex((s) => s.name === chosen.name && s.kind === chosen.kind && s.device === chosen.device) : -1;
+      ? step.timeline.findIndex((s) => s.name === chosen.name && s.kind === chosen.kind && s.device === chosen.device)
+      : -1;
     this.draw();
   }
 
@@ -81,7 +94,9 @@ export class TimelineCanvas {
     this.isCritical = new Uint8Array(timeline.length);
     for (const piece of path) if (piece.span !== null && piece.span >= 0) this.isCritical[piece.span] = 1;
     this.pieces = {
-      kind: path.map((piece) => piece.kind), start: Float64Array.from(path, (piece) => piece.start), end: Float64Array.from(path, (piece) => piece.end),
+      kind: path.map((piece) => piece.kind),
+      start: Float64Array.from(path, (piece) => piece.start),
+      end: Float64Array.from(path, (piece) => piece.end),
     };
     this.hops = this.criticalHops(path);
     this.consumers = null;
@@ -108,8 +123,15 @@ export class TimelineCanvas {
     spans.sort((a, b) => timeline[a].start - timeline[b].start || timeline[a].end - timeline[b].end);
     const n = spans.length;
     const row = {
-      device, lane, y, spans: Int32Array.from(spans), ready: new Float64Array(n), start: new Float64Array(n), end: new Float64Array(n),
-      last: new Float64Array(n), kind: new Uint8Array(n),
+      device,
+      lane,
+      y,
+      spans: Int32Array.from(spans),
+      ready: new Float64Array(n),
+      start: new Float64Array(n),
+      end: new Float64Array(n),
+      last: new Float64Array(n),
+      kind: new Uint8Array(n),
     };
     for (let i = 0; i < n; i += 1) {
       const span = timeline[spans[i]];
@@ -139,7 +161,8 @@ export class TimelineCanvas {
       }
     }
     this.binMax = 1;
-    for (let b = 0; b < BINS; b += 1) this.binMax = Math.max(this.binMax, this.bins[0][b] + this.bins[1][b] + this.bins[3][b]);
+    for (let b = 0; b < BINS; b += 1)
+      this.binMax = Math.max(this.binMax, this.bins[0][b] + this.bins[1][b] + this.bins[3][b]);
   }
 
   select(span) {
@@ -262,14 +285,18 @@ export class TimelineCanvas {
   listen() {
     const { canvas } = this;
     let drag = null;
-    canvas.addEventListener('wheel', (event) => {
-      event.preventDefault();
-      const unit = event.deltaMode === 1 ? 20 : 1;
-      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-        this.pan(-(event.deltaX || event.deltaY) * unit, 0);
-      } else if (event.offsetX < GUTTER) this.pan(0, -event.deltaY * unit);
-      else this.zoom(Math.exp(-event.deltaY * unit * 0.0018), event.offsetX);
-    }, { passive: false });
+    canvas.addEventListener(
+      'wheel',
+      (event) => {
+        event.preventDefault();
+        const unit = event.deltaMode === 1 ? 20 : 1;
+        if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+          this.pan(-(event.deltaX || event.deltaY) * unit, 0);
+        } else if (event.offsetX < GUTTER) this.pan(0, -event.deltaY * unit);
+        else this.zoom(Math.exp(-event.deltaY * unit * 0.0018), event.offsetX);
+      },
+      { passive: false },
+    );
     canvas.addEventListener('pointerdown', (event) => {
       if (event.button !== 0) return;
       drag = { x: event.clientX, y: event.clientY, far: false, inOverview: event.offsetY < OVERVIEW };
@@ -298,7 +325,9 @@ export class TimelineCanvas {
       if (drag && !drag.far && !drag.inOverview) this.events.select(this.hit(event.offsetX, event.offsetY));
       drag = null;
     });
-    canvas.addEventListener('pointercancel', () => { drag = null; });
+    canvas.addEventListener('pointercancel', () => {
+      drag = null;
+    });
     canvas.addEventListener('pointerleave', () => hideTooltip());
   }
 
@@ -367,12 +396,21 @@ export class TimelineCanvas {
       if (bottom <= TOP * ratio || top >= this.canvas.height) continue;
       column.fill(background);
       marks.fill(0);
-      this.paintRow(row, column, marks, left, width, { strong: this.onlyCritical ? faint : strong, pale, full: strong }, background);
+      this.paintRow(
+        row,
+        column,
+        marks,
+        left,
+        width,
+        { strong: this.onlyCritical ? faint : strong, pale, full: strong },
+        background,
+      );
       const slice = column.subarray(left);
       const line = Math.max(2, Math.round(2.5 * ratio));
       for (let y = Math.max(top, Math.round(TOP * ratio)); y < bottom && y < this.canvas.height; y += 1) {
         this.raster.pixels.set(slice, y * width + left);
-        if (y >= bottom - line) for (let x = left; x < width; x += 1) if (marks[x]) this.raster.pixels[y * width + x] = critical;
+        if (y >= bottom - line)
+          for (let x = left; x < width; x += 1) if (marks[x]) this.raster.pixels[y * width + x] = critical;
       }
     }
   }
@@ -441,7 +479,11 @@ export class TimelineCanvas {
     const bottom = Math.round((OVERVIEW - 2) * ratio);
     raster.box(left, 0, this.canvas.width, bottom, packed(palette.raised));
     const width = this.canvas.width - left;
-    const shown = [[0, packed(palette.compute)], [1, packed(palette.transfer)], [3, packed(palette.dispatch)]];
+    const shown = [
+      [0, packed(palette.compute)],
+      [1, packed(palette.transfer)],
+      [3, packed(palette.dispatch)],
+    ];
     for (let x = 0; x < width; x += 1) {
       const bin = Math.floor((x / width) * BINS);
       let y = bottom;
@@ -612,7 +654,12 @@ export class TimelineCanvas {
     if (this.height > room) {
       const length = Math.max(24, (room * room) / this.height);
       context.globalAlpha = 0.35;
-      context.fillRect(this.canvas.clientWidth - 6, TOP + (this.scroll / (this.height - room)) * (room - length), 4, length);
+      context.fillRect(
+        this.canvas.clientWidth - 6,
+        TOP + (this.scroll / (this.height - room)) * (room - length),
+        4,
+        length,
+      );
       context.globalAlpha = 1;
     }
     context.restore();

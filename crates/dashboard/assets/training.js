@@ -25,10 +25,20 @@ export class TrainingView {
   }
 
   build() {
-    this.filter = h('input', { type: 'search', placeholder: 'Filter tags  ( / )', 'aria-label': 'Filter tags', oninput: () => this.arrange() });
+    this.filter = h('input', {
+      type: 'search',
+      placeholder: 'Filter tags  ( / )',
+      'aria-label': 'Filter tags',
+      oninput: () => this.arrange(),
+    });
     const output = h('output', {}, this.smoothing.toFixed(2));
     const slider = h('input', {
-      type: 'range', min: '0', max: '0.99', step: '0.01', value: String(this.smoothing), 'aria-label': 'Smoothing',
+      type: 'range',
+      min: '0',
+      max: '0.99',
+      step: '0.01',
+      value: String(this.smoothing),
+      'aria-label': 'Smoothing',
       oninput: (event) => {
         this.smoothing = Number(event.target.value);
         output.textContent = this.smoothing.toFixed(2);
@@ -37,18 +47,65 @@ export class TrainingView {
     });
     this.runList = h('div', { role: 'group', 'aria-label': 'Runs' });
     this.sections = h('div');
-    fill(this.root, h('aside', { class: 'card' }, this.filter,
-      h('label', { class: 'field' }, h('span', {}, 'Smoothing', output), slider),
-      h('div', { class: 'field' }, h('span', {}, 'Axis'), choice('Horizontal axis', [['step', 'step'], ['relative', 'time'], ['wall', 'clock']], this.axis, (axis) => {
-        this.axis = axis;
-        this.paintCurves();
-      })),
-      h('label', { class: 'field' }, h('input', { type: 'checkbox', onchange: (event) => { this.isLog = event.target.checked; this.paintCurves(); } }), 'logarithmic values'),
-      h('div', { class: 'field' }, h('span', {}, 'Histograms'), choice('Histograms as', [['map', 'heat map'], ['ridges', 'ridges']], this.histogramMode, (mode) => {
-        this.histogramMode = mode;
-        this.paintAll();
-      })),
-      h('div', { class: 'field' }, h('span', {}, 'Runs')), this.runList), this.sections);
+    fill(
+      this.root,
+      h(
+        'aside',
+        { class: 'card' },
+        this.filter,
+        h('label', { class: 'field' }, h('span', {}, 'Smoothing', output), slider),
+        h(
+          'div',
+          { class: 'field' },
+          h('span', {}, 'Axis'),
+          choice(
+            'Horizontal axis',
+            [
+              ['step', 'step'],
+              ['relative', 'time'],
+              ['wall', 'clock'],
+            ],
+            this.axis,
+            (axis) => {
+              this.axis = axis;
+              this.paintCurves();
+            },
+          ),
+        ),
+        h(
+          'label',
+          { class: 'field' },
+          h('input', {
+            type: 'checkbox',
+            onchange: (event) => {
+              this.isLog = event.target.checked;
+              this.paintCurves();
+            },
+          }),
+          'logarithmic values',
+        ),
+        h(
+          'div',
+          { class: 'field' },
+          h('span', {}, 'Histograms'),
+          choice(
+            'Histograms as',
+            [
+              ['map', 'heat map'],
+              ['ridges', 'ridges'],
+            ],
+            this.histogramMode,
+            (mode) => {
+              this.histogramMode = mode;
+              this.paintAll();
+            },
+          ),
+        ),
+        h('div', { class: 'field' }, h('span', {}, 'Runs')),
+        this.runList,
+      ),
+      this.sections,
+    );
   }
 
   show() {
@@ -90,18 +147,30 @@ export class TrainingView {
   }
 
   paintRuns() {
-    fill(this.runList, this.runs.length ? this.runs.map(({ run }) => {
-      const swatch = h('span', { class: 'swatch' });
-      swatch.style.background = this.color(run);
-      return h('label', { title: run }, h('input', {
-        type: 'checkbox', checked: !this.hidden.has(run),
-        onchange: (event) => {
-          if (event.target.checked) this.hidden.delete(run);
-          else this.hidden.add(run);
-          this.arrange();
-        },
-      }), swatch, run || '.');
-    }) : empty('No event files yet.'));
+    fill(
+      this.runList,
+      this.runs.length
+        ? this.runs.map(({ run }) => {
+            const swatch = h('span', { class: 'swatch' });
+            swatch.style.background = this.color(run);
+            return h(
+              'label',
+              { title: run },
+              h('input', {
+                type: 'checkbox',
+                checked: !this.hidden.has(run),
+                onchange: (event) => {
+                  if (event.target.checked) this.hidden.delete(run);
+                  else this.hidden.add(run);
+                  this.arrange();
+                },
+              }),
+              swatch,
+              run || '.',
+            );
+          })
+        : empty('No event files yet.'),
+    );
   }
 
   /** One card a tag for scalars, one a run and tag for the rest; cards that exist stay. */
@@ -120,26 +189,52 @@ export class TrainingView {
     }
     const titles = { scalar: 'Curves', histogram: 'Histograms', image: 'Images', text: 'Texts' };
     const shown = Object.entries(sections).filter(([, cards]) => cards.length);
-    fill(this.sections, shown.length ? shown.map(([kind, cards]) => [h('h2', { class: 'section' }, titles[kind]),
-      h('div', { class: 'charts' }, cards.sort((a, b) => (a.tag < b.tag ? -1 : 1)).map((c) => c.box))]) : empty('Nothing to show.'));
+    fill(
+      this.sections,
+      shown.length
+        ? shown.map(([kind, cards]) => [
+            h('h2', { class: 'section' }, titles[kind]),
+            h(
+              'div',
+              { class: 'charts' },
+              cards.sort((a, b) => (a.tag < b.tag ? -1 : 1)).map((c) => c.box),
+            ),
+          ])
+        : empty('Nothing to show.'),
+    );
     this.paintAll();
   }
 
   makeCard(kind, run, tag) {
     const made = { kind, run, tag };
     made.note = h('small');
-    const title = h('h2', {}, h('span', { title: tag }, kind === 'scalar' ? tag : `${tag} `, kind === 'scalar' ? null : h('small', {}, run)), made.note);
+    const title = h(
+      'h2',
+      {},
+      h('span', { title: tag }, kind === 'scalar' ? tag : `${tag} `, kind === 'scalar' ? null : h('small', {}, run)),
+      made.note,
+    );
     if (kind === 'scalar' || kind === 'histogram') {
-      const canvas = h('canvas', { role: 'img', 'aria-label': `${kind === 'scalar' ? 'Curve' : 'Histogram'} of ${tag}` });
+      const canvas = h('canvas', {
+        role: 'img',
+        'aria-label': `${kind === 'scalar' ? 'Curve' : 'Histogram'} of ${tag}`,
+      });
       made.chart = kind === 'scalar' ? new LineChart(canvas) : new HistogramChart(canvas);
       made.content = h('div', { class: 'chart' }, canvas);
     } else made.content = h('div', { class: kind === 'image' ? '' : 'texts scroll' });
-    made.box = h('section', { class: `card${kind === 'text' ? ' wide' : ''}`, 'aria-label': tag, 'data-tag': tag, 'data-kind': kind }, title, made.content);
+    made.box = h(
+      'section',
+      { class: `card${kind === 'text' ? ' wide' : ''}`, 'aria-label': tag, 'data-tag': tag, 'data-kind': kind },
+      title,
+      made.content,
+    );
     return made;
   }
 
   visibleRuns(tag, kind) {
-    return this.runs.filter((r) => !this.hidden.has(r.run) && r.tags.some((t) => t.tag === tag && t.kind === kind)).map((r) => r.run);
+    return this.runs
+      .filter((r) => !this.hidden.has(r.run) && r.tags.some((t) => t.tag === tag && t.kind === kind))
+      .map((r) => r.run);
   }
 
   async readCurves(signal) {
@@ -148,9 +243,15 @@ export class TrainingView {
       let changed = false;
       for (const run of this.visibleRuns(made.tag, 'scalar')) {
         const key = `${run}\n${made.tag}`;
-        const curve = this.curves.get(key) ?? { step: [], wall: [], value: [] };
+        const curve = this.curves.get(key) ?? { step: [], wall: [], value: [], next: 0 };
+        const { points, next } = await api(`scalars?${query({ run, tag: made.tag, after: curve.next })}`, { signal });
+        if (next < curve.next) {
+          // The files were written anew: the next poll reads them from their beginning.
+          this.curves.delete(key);
+          continue;
+        }
+        curve.next = next ?? curve.next + points.length;
         this.curves.set(key, curve);
-        const { points } = await api(`scalars?${query({ run, tag: made.tag, after: curve.step.length })}`, { signal });
         for (const [step, wall, value] of points) {
           curve.step.push(step);
           curve.wall.push(wall);
@@ -193,15 +294,32 @@ export class TrainingView {
       const curve = this.curves.get(`${run}\n${made.tag}`);
       if (!curve?.step.length) continue;
       points += curve.step.length;
-      const x = this.axis === 'step' ? curve.step : this.axis === 'wall' ? curve.wall : curve.wall.map((t) => t - curve.wall[0]);
+      const x =
+        this.axis === 'step'
+          ? curve.step
+          : this.axis === 'wall'
+            ? curve.wall
+            : curve.wall.map((t) => t - curve.wall[0]);
       const smooth = this.smoothing > 0 ? smoothed(curve.value, this.smoothing) : curve.value;
-      series.push({ name: run || '.', color: this.color(run), x, y: smooth, faint: this.smoothing > 0 ? curve.value : null });
+      series.push({
+        name: run || '.',
+        color: this.color(run),
+        x,
+        y: smooth,
+        faint: this.smoothing > 0 ? curve.value : null,
+      });
     }
     const texts = { step: digits, relative: seconds, wall: (t) => clock(t * 1000) };
-    made.chart.set(series, { log: this.isLog, xText: this.axis === 'step' ? (v) => Math.round(v).toLocaleString('en-US') : texts[this.axis], xName: this.axis === 'step' ? 'step' : '' });
+    made.chart.set(series, {
+      log: this.isLog,
+      xText: this.axis === 'step' ? (v) => Math.round(v).toLocaleString('en-US') : texts[this.axis],
+      xName: this.axis === 'step' ? 'step' : '',
+    });
     const last = this.curves.get(`${made.run}\n${made.tag}`);
     made.box.dataset.points = points;
-    made.note.textContent = last?.value.length ? `${digits(last.value.at(-1))} at step ${last.step.at(-1).toLocaleString('en-US')}` : '';
+    made.note.textContent = last?.value.length
+      ? `${digits(last.value.at(-1))} at step ${last.step.at(-1).toLocaleString('en-US')}`
+      : '';
   }
 
   paintSteady(made) {
@@ -214,7 +332,13 @@ export class TrainingView {
       const key = JSON.stringify(texts.map((t) => t.step));
       if (made.shown === key) return;
       made.shown = key;
-      fill(made.content, texts.map((t) => [h('small', { class: 'muted' }, `step ${t.step}, ${clock(t.wall_time * 1000)}`), h('pre', {}, t.text)]));
+      fill(
+        made.content,
+        texts.map((t) => [
+          h('small', { class: 'muted' }, `step ${t.step}, ${clock(t.wall_time * 1000)}`),
+          h('pre', {}, t.text),
+        ]),
+      );
     }
   }
 
@@ -227,12 +351,30 @@ export class TrainingView {
     const gallery = h('div', { class: 'images' });
     const paint = (step) => {
       made.note.textContent = `step ${step}`;
-      fill(gallery, made.data.images.filter((i) => i.step === step).map((image) => h('figure', {},
-        h('img', { src: image.url, alt: `${made.tag} at step ${step}`, width: Math.min(260, Math.max(84, image.width)) }),
-        h('figcaption', {}, `${image.width} x ${image.height}`))));
+      fill(
+        gallery,
+        made.data.images
+          .filter((i) => i.step === step)
+          .map((image) =>
+            h(
+              'figure',
+              {},
+              h('img', {
+                src: image.url,
+                alt: `${made.tag} at step ${step}`,
+                width: Math.min(260, Math.max(84, image.width)),
+              }),
+              h('figcaption', {}, `${image.width} x ${image.height}`),
+            ),
+          ),
+      );
     };
     const slider = h('input', {
-      type: 'range', min: '0', max: String(Math.max(0, steps.length - 1)), value: String(steps.length - 1), 'aria-label': `Step of ${made.tag}`,
+      type: 'range',
+      min: '0',
+      max: String(Math.max(0, steps.length - 1)),
+      value: String(steps.length - 1),
+      'aria-label': `Step of ${made.tag}`,
       oninput: (event) => paint(steps[Number(event.target.value)]),
     });
     fill(made.content, steps.length > 1 ? slider : null, gallery);

@@ -44,7 +44,8 @@ export class Tree {
     if (at !== undefined && !quietly) {
       const [top, bottom] = [at * ROW, at * ROW + ROW];
       if (top < this.root.scrollTop) this.root.scrollTop = top;
-      else if (bottom > this.root.scrollTop + this.root.clientHeight) this.root.scrollTop = bottom - this.root.clientHeight;
+      else if (bottom > this.root.scrollTop + this.root.clientHeight)
+        this.root.scrollTop = bottom - this.root.clientHeight;
     }
     this.draw();
   }
@@ -57,7 +58,8 @@ export class Tree {
     for (let i = first; i < last; i += 1) rows.push(this.row(i));
     this.content.replaceChildren(...rows);
     const has = this.position.get(this.selected);
-    if (has !== undefined && has >= first && has < last) this.root.setAttribute('aria-activedescendant', `tree-${this.selected}`);
+    if (has !== undefined && has >= first && has < last)
+      this.root.setAttribute('aria-activedescendant', `tree-${this.selected}`);
     else this.root.removeAttribute('aria-activedescendant');
   }
 
@@ -69,12 +71,25 @@ export class Tree {
     const siblings = model.children(model.parent[item]);
     const swatch = h('span', { class: 'swatch' });
     swatch.style.background = this.color(item) ?? 'transparent';
-    const row = h('div', {
-      class: `tree-row${item === this.selected ? ' selected' : ''}`, role: 'treeitem', id: `tree-${item}`, 'data-item': item,
-      'aria-level': model.depth[item], 'aria-selected': String(item === this.selected), 'aria-setsize': siblings.length,
-      'aria-posinset': siblings.indexOf(item) + 1, 'aria-expanded': isScope ? String(isOpen) : null, title: model.name(item),
-    }, h('span', { class: 'twist', 'aria-hidden': 'true' }, isScope ? (isOpen ? '▾' : '▸') : ''), swatch,
-    h('span', { class: 'label' }, model.label(item)), isScope ? h('span', { class: 'size' }, String(model.leaves[item])) : null);
+    const row = h(
+      'div',
+      {
+        class: `tree-row${item === this.selected ? ' selected' : ''}`,
+        role: 'treeitem',
+        id: `tree-${item}`,
+        'data-item': item,
+        'aria-level': model.depth[item],
+        'aria-selected': String(item === this.selected),
+        'aria-setsize': siblings.length,
+        'aria-posinset': siblings.indexOf(item) + 1,
+        'aria-expanded': isScope ? String(isOpen) : null,
+        title: model.name(item),
+      },
+      h('span', { class: 'twist', 'aria-hidden': 'true' }, isScope ? (isOpen ? '▾' : '▸') : ''),
+      swatch,
+      h('span', { class: 'label' }, model.label(item)),
+      isScope ? h('span', { class: 'size' }, String(model.leaves[item])) : null,
+    );
     row.style.top = `${i * ROW}px`;
     row.style.paddingLeft = `${4 + (model.depth[item] - 1) * 12}px`;
     return row;
@@ -96,26 +111,40 @@ export class Tree {
     const isScope = item !== undefined && this.model.isScope(item);
     const page = Math.max(1, Math.floor(this.root.clientHeight / ROW) - 1);
     switch (event.key) {
-      case 'ArrowDown': go(at + 1); break;
-      case 'ArrowUp': go(at < 0 ? 0 : at - 1); break;
-      case 'PageDown': go(at + page); break;
-      case 'PageUp': go(at - page); break;
-      case 'Home': go(0); break;
-      case 'End': go(this.rows.length - 1); break;
+      case 'ArrowDown':
+        go(at + 1);
+        break;
+      case 'ArrowUp':
+        go(at < 0 ? 0 : at - 1);
+        break;
+      case 'PageDown':
+        go(at + page);
+        break;
+      case 'PageUp':
+        go(at - page);
+        break;
+      case 'Home':
+        go(0);
+        break;
+      case 'End':
+        go(this.rows.length - 1);
+        break;
       case 'ArrowRight':
         if (isScope && !this.expanded.has(item)) this.events.toggle(item);
         else if (isScope) go(at + 1);
         break;
       case 'ArrowLeft':
         if (isScope && this.expanded.has(item)) this.events.toggle(item);
-        else if (item !== undefined && this.model.parent[item] !== this.model.root) this.events.select(this.model.parent[item]);
+        else if (item !== undefined && this.model.parent[item] !== this.model.root)
+          this.events.select(this.model.parent[item]);
         break;
       case 'Enter':
       case ' ':
         if (isScope) this.events.toggle(item);
         else if (item !== undefined) this.events.open(item);
         break;
-      default: return;
+      default:
+        return;
     }
     event.preventDefault();
     event.stopPropagation();

@@ -104,7 +104,8 @@ export async function api(path, { body, signal } = {}) {
   let answer = null;
   try {
     answer = await response.json();
-  } catch {
+  } catch (error) {
+    if (isAbort(error)) throw error;
     // The status says enough when the body is no JSON.
   }
   if (!response.ok) {
@@ -195,7 +196,10 @@ const tooltip = () => document.getElementById('tooltip');
 /** Shows lines of text beside the pointer; the first is bold. */
 export function showTooltip(x, y, lines) {
   const box = tooltip();
-  fill(box, lines.map((line, i) => h('div', { class: i ? '' : 'tooltip-first' }, line)));
+  fill(
+    box,
+    lines.map((line, i) => h('div', { class: i ? '' : 'tooltip-first' }, line)),
+  );
   box.hidden = false;
   const { width, height } = box.getBoundingClientRect();
   const left = x + 14 + width > innerWidth ? x - width - 10 : x + 14;
@@ -216,8 +220,26 @@ export function colors() {
   const style = getComputedStyle(document.documentElement);
   const named = (name) => style.getPropertyValue(`--${name}`).trim();
   themeColors = { series: [], heat: [] };
-  for (const name of ['bg', 'surface', 'raised', 'text', 'muted', 'line', 'accent', 'good', 'warning', 'bad',
-    'compute', 'transfer', 'wait', 'dispatch', 'queueing', 'critical', 'scope', 'edge']) {
+  for (const name of [
+    'bg',
+    'surface',
+    'raised',
+    'text',
+    'muted',
+    'line',
+    'accent',
+    'good',
+    'warning',
+    'bad',
+    'compute',
+    'transfer',
+    'wait',
+    'dispatch',
+    'queueing',
+    'critical',
+    'scope',
+    'edge',
+  ]) {
     themeColors[name] = named(name);
   }
   for (let i = 0; i < 12; i += 1) themeColors.series.push(named(`series-${i}`));
@@ -240,7 +262,11 @@ export function rgb(hex) {
 /** A colour between two `#rrggbb`. */
 export function mix(a, b, share) {
   const [from, to] = [rgb(a), rgb(b)];
-  const part = from.map((x, i) => Math.round(x + (to[i] - x) * share).toString(16).padStart(2, '0'));
+  const part = from.map((x, i) =>
+    Math.round(x + (to[i] - x) * share)
+      .toString(16)
+      .padStart(2, '0'),
+  );
   return `#${part.join('')}`;
 }
 
@@ -254,18 +280,42 @@ export function heat(share) {
 /** A card: a titled section with a body. */
 export function card(title, attrs, ...children) {
   const { extra, ...rest } = attrs ?? {};
-  return h('section', { ...rest, class: `card ${rest.class ?? ''}`, 'aria-label': title },
-    h('h2', {}, h('span', {}, title), extra ?? null), ...children);
+  return h(
+    'section',
+    { ...rest, class: `card ${rest.class ?? ''}`, 'aria-label': title },
+    h('h2', {}, h('span', {}, title), extra ?? null),
+    ...children,
+  );
 }
 
 /** A table from rows of texts or elements; columns are `{title, number, class}`. */
 export function table(columns, rows, attrs) {
   const cell = (tag, column, content) =>
     h(tag, { class: `${column.number ? 'number' : ''} ${column.class ?? ''}`.trim() || null }, content);
-  return h('table', attrs ?? {},
-    h('thead', {}, h('tr', {}, columns.map((c) => cell('th', c, c.title)))),
-    h('tbody', {}, rows.map((row) => h('tr', row.attrs ?? {},
-      (row.cells ?? row).map((content, i) => cell('td', columns[i], content))))));
+  return h(
+    'table',
+    attrs ?? {},
+    h(
+      'thead',
+      {},
+      h(
+        'tr',
+        {},
+        columns.map((c) => cell('th', c, c.title)),
+      ),
+    ),
+    h(
+      'tbody',
+      {},
+      rows.map((row) =>
+        h(
+          'tr',
+          row.attrs ?? {},
+          (row.cells ?? row).map((content, i) => cell('td', columns[i], content)),
+        ),
+      ),
+    ),
+  );
 }
 
 /** What a place says that has nothing to show. */
@@ -276,10 +326,18 @@ export function empty(text) {
 /** A row of buttons of which one is chosen. */
 export function choice(label, options, chosen, change) {
   const group = h('div', { class: 'choice', role: 'radiogroup', 'aria-label': label });
-  const buttons = options.map(([value, text]) => h('button', {
-    role: 'radio', 'aria-checked': String(value === chosen), tabindex: value === chosen ? '0' : '-1',
-    onclick: () => choose(value),
-  }, text));
+  const buttons = options.map(([value, text]) =>
+    h(
+      'button',
+      {
+        role: 'radio',
+        'aria-checked': String(value === chosen),
+        tabindex: value === chosen ? '0' : '-1',
+        onclick: () => choose(value),
+      },
+      text,
+    ),
+  );
   function choose(value) {
     buttons.forEach((button, i) => {
       const is = options[i][0] === value;
@@ -305,9 +363,12 @@ export function choice(label, options, chosen, change) {
 
 /** Whether a key belongs to what has the focus: a text, a list, a slider. */
 export function isTyping(target) {
-  return target instanceof HTMLElement
-    && (target.isContentEditable || /^(TEXTAREA|SELECT)$/.test(target.tagName)
-      || (target.tagName === 'INPUT' && !/^(checkbox|radio|range|button)$/.test(target.type)));
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable ||
+      /^(TEXTAREA|SELECT)$/.test(target.tagName) ||
+      (target.tagName === 'INPUT' && !/^(checkbox|radio|range|button)$/.test(target.type)))
+  );
 }
 
 /** Sizes a canvas to its box in device pixels; returns whether that changed it. */
