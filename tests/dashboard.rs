@@ -267,15 +267,18 @@ fn run_steps(target: &str) {
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and so on";
 
-#[test]
-fn event_files_are_followed() {
-    let folder = Folder::new("dashboard-events");
-    let now = Duration::from_secs(1_700_000_000);
-    let train = folder.path("train");
-    let mut writer = EventWriter::create(&LocalStorage::default(), &train, now, "").unwrap();
-    let scalar = |step: i64| vec![summary::scalar("loss", 1.0 / step as f32).unwrap()];
+/// When all events were written.
+const NOW: Duration = Duration::from_secs(1_700_000_000);
+
+fn loss_at(step: i64) -> Vec<thalweg::proto::summary::Value> {
+    vec![summary::scalar("loss", 1.0 / step as f32).unwrap()]
+}
+
+/// An event file with five points of a loss, other summaries, a graph and a traced step.
+fn recorded(folder: &str) -> EventWriter {
+    let mut writer = EventWriter::create(&LocalStorage::default(), folder, NOW, "").unwrap();
     for step in 1..=5 {
-        writer.summary(now, step, scalar(step)).unwrap();
+        writer.summary(NOW, step, loss_at(step)).unwrap();
     }
     let mut histogram = Histogram::new();
     histogram.add(2.0);
@@ -284,18 +287,24 @@ fn event_files_are_followed() {
         summary::images("digits/0", 28, 28, &[PNG.into()]).unwrap(),
         summary::text("notes", &["# heading", "text"]).unwrap(),
     ];
-    writer.summary(now, 5, others).unwrap();
+    writer.summary(NOW, 5, others).unwrap();
     let mut s = thalweg::scope();
     let x = s.op("Placeholder").name("x").attr("dtype", DType::Float).build().unwrap();
     s.op("Relu").name("y").inputs(&[x]).build().unwrap();
-    writer.graph(now, &s.to_graph().to_def()).unwrap();
+    writer.graph(NOW, &s.to_graph().to_def()).unwrap();
     let session = thalweg::session(&s).unwrap();
     let options = RunOptions { trace: true, ..Default::default() };
     let feeds = [("x", Tensor::scalar(-1.0f32))];
     let (_, metadata) = session.run_with(&options, &feeds, &["y"], &[]).unwrap();
-    writer.run_metadata(now, 5, "step5", &metadata.to_proto()).unwrap();
+    writer.run_metadata(NOW, 5, "step5", &metadata.to_proto()).unwrap();
     writer.flush().unwrap();
+    writer
+}
 
+#[test]
+fn event_files_are_followed() {
+    let folder = Folder::new("dashboard-events");
+    let mut writer = recorded(&folder.path("train"));
     let dashboard = Dashboard::start(&["--logdir", folder.0.to_str().unwrap()]);
     let runs = dashboard.json("/api/runs");
     let tags =
@@ -311,7 +320,7 @@ fn event_files_are_followed() {
     let loss = dashboard.json("/api/scalars?run=train&tag=loss&after=0");
     assert_eq!(loss["points"][3], json!([4, 1.7e9, 0.25]));
     assert_eq!((loss["points"].as_array().unwrap().len(), &loss["next"]), (5, &json!(5)));
-    writer.summary(now, 6, scalar(6)).unwrap();
+    writer.summary(NOW, 6, loss_at(6)).unwrap();
     writer.flush().unwrap();
     let more = eventually("a new point", Duration::from_secs(10), || {
         let more = dashboard.json("/api/scalars?run=train&tag=loss&after=5");
@@ -340,6 +349,10 @@ fn event_files_are_followed() {
     assert!(perfetto.head.contains("content-disposition: attachment"), "{}", perfetto.head);
     assert!(perfetto.json()["traceEvents"].as_array().unwrap().len() > spans.len());
 
+    refuses_what_is_not_there(&dashboard);
+}
+
+fn refuses_what_is_not_there(dashboard: &Dashboard) {
     for (path, status) in [
         ("/api/scalars?run=train", 400),
         ("/api/scalars?run=train&tag=none", 404),
