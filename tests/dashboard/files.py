@@ -161,21 +161,23 @@ def run_metadata(devices):
 
 
 def step_of(devices, nodes_each, begin=1_000_000):
-    """A chain of nodes on every device, whose every tenth waits for a tensor of the device before."""
-    made = {}
-    for d in range(devices):
-        name = f"/job:worker/replica:0/task:{d}/device:CPU:0"
-        rows, at = [], begin + d * 5
-        for i in range(nodes_each):
+    """A chain of nodes on every device; every tenth waits for a tensor of the device before."""
+    names = [f"/job:worker/replica:0/task:{d}/device:CPU:0" for d in range(devices)]
+    rows = {name: [] for name in names}
+    at = [begin + 5 * d for d in range(devices)]
+    for i in range(nodes_each):
+        ends = list(at)
+        for d in range(devices):
             node, before = f"d{d}/block_{i // 50}/op_{i}", f"d{d}/block_{(i - 1) // 50}/op_{i - 1}"
-            took = 3 + (i * 7 + d * 3) % 11
+            start = at[d] + (i + d) % 3
             if i % 10 == 9 and devices > 1:
-                edge = f"{(d + 1) % devices}_{i}"
-                rows.append((f"t_S{edge}", f"t_S{edge} = _Send({node})", 1, at, at + 2))
-                mine = f"{d}_{i}"
-                rows.append((f"t_R{mine}", f"t_R{mine} = _Recv()", 2, at, at + 6))
-                before = f"t_R{mine}"
-            rows.append((node, f"{node} = MatMul({before if i else ''})", i % 2, at, at + took))
-            at += took + i % 3
-        made[name] = rows
-    return run_metadata(made)
+                sender, edge = (d - 1) % devices, f"{d}_{i}"
+                sent = ends[sender] + 2
+                source = f"d{sender}/block_{(i - 1) // 50}/op_{i - 1}"
+                rows[names[sender]].append((f"t_S{edge}", f"t_S{edge} = _Send({source})", 1, sent - 2, sent))
+                start = max(start, sent + 9)
+                rows[names[d]].append((f"t_R{edge}", f"t_R{edge} = _Recv()", 2, ends[d], start))
+                before = f"{before}, t_R{edge}"
+            at[d] = start + 3 + (i * 7 + d * 3) % 11
+            rows[names[d]].append((node, f"{node} = MatMul({before if i else ''})", i % 2, start, at[d]))
+    return run_metadata(rows)

@@ -187,9 +187,12 @@ export class LineChart {
     flush();
     context.stroke();
     context.globalAlpha = 1;
-    if (xs.length === 1 && Number.isFinite(ys[0])) {
-      context.fillStyle = color;
-      context.fillRect(this.xAt(xs[0]) - 2, this.yAt(ys[0]) - 2, 4, 4);
+    // A point without a neighbour is no line.
+    const isDrawn = (v) => Number.isFinite(v) && (!this.log || v > 0);
+    context.fillStyle = color;
+    for (let i = 0; i < xs.length; i += 1) {
+      if (!isDrawn(ys[i]) || isDrawn(ys[i - 1]) || isDrawn(ys[i + 1])) continue;
+      context.fillRect(this.xAt(xs[i]) - 2, this.yAt(ys[i]) - 2, 4, 4);
     }
   }
 

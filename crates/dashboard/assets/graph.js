@@ -372,7 +372,7 @@ export class GraphView {
     return [
       model.name(item),
       graph.ops[graph.op[item]],
-      short(graph.devices[graph.device[item]] ?? 'not placed'),
+      short(graph.devices[graph.device[item]] || 'not placed'),
       seconds(graph.seconds[item]),
     ];
   }
@@ -384,7 +384,7 @@ export class GraphView {
       h('p', { class: 'name' }, model.name(item)),
       list([
         ['op', graph.ops[graph.op[item]]],
-        ['device', graph.devices[graph.device[item]] ?? 'not placed'],
+        ['device', graph.devices[graph.device[item]] || 'not placed'],
         ['placed by', reason || null],
         ['time', graph.seconds[item] > 0 ? `${seconds(graph.seconds[item])}${this.rankText(item)}` : 'not known'],
         ['output', graph.bytes[item] > 0 ? bytes(graph.bytes[item]) : 'not known'],
@@ -425,7 +425,7 @@ export class GraphView {
         .map(([value, n]) => {
           const swatch = h('span', { class: 'swatch' });
           swatch.style.background = this.kindColor(kind, value);
-          return h('li', {}, h('span', {}, swatch, short(names[value] ?? 'not placed')), h('small', {}, count(n)));
+          return h('li', {}, h('span', {}, swatch, short(names[value] || 'not placed')), h('small', {}, count(n)));
         });
     return [
       h('h3', {}, 'Devices'),

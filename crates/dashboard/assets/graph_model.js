@@ -27,12 +27,22 @@ export class GraphModel {
   scope(name) {
     const known = this.scopeOf.get(name);
     if (known !== undefined) return known;
-    const parent = this.scope(parentName(name));
-    const id = this.nodes + this.scopeNames.length;
-    this.scopeNames.push(name);
-    this.scopeParents.push(parent);
-    this.scopeOf.set(name, id);
-    return id;
+    // Without recursion: nobody bounds the depth of a name.
+    const missing = [];
+    let above = name;
+    while (!this.scopeOf.has(above)) {
+      missing.push(above);
+      above = parentName(above);
+    }
+    let parent = this.scopeOf.get(above);
+    for (const scope of missing.reverse()) {
+      const id = this.nodes + this.scopeNames.length;
+      this.scopeNames.push(scope);
+      this.scopeParents.push(parent);
+      this.scopeOf.set(scope, id);
+      parent = id;
+    }
+    return parent;
   }
 
   countTree() {

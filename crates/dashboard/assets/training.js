@@ -5,6 +5,7 @@ import { HistogramChart, LineChart } from './chart.js';
 
 const POLL_MS = 2000;
 const STEADY_EVERY = 4;
+const REQUESTS_AT_ONCE = 4;
 
 export class TrainingView {
   constructor(root) {
@@ -238,29 +239,39 @@ export class TrainingView {
   }
 
   async readCurves(signal) {
+    const wanted = [];
     for (const made of this.cards.values()) {
       if (made.kind !== 'scalar' || !made.box.isConnected) continue;
-      let changed = false;
-      for (const run of this.visibleRuns(made.tag, 'scalar')) {
-        const key = `${run}\n${made.tag}`;
-        const curve = this.curves.get(key) ?? { step: [], wall: [], value: [], next: 0 };
-        const { points, next } = await api(`scalars?${query({ run, tag: made.tag, after: curve.next })}`, { signal });
-        if (next < curve.next) {
-          // The files were written anew: the next poll reads them from their beginning.
-          this.curves.delete(key);
-          continue;
-        }
-        curve.next = next ?? curve.next + points.length;
-        this.curves.set(key, curve);
-        for (const [step, wall, value] of points) {
-          curve.step.push(step);
-          curve.wall.push(wall);
-          curve.value.push(value === null ? NaN : Number(value));
-        }
-        changed ||= points.length > 0;
-      }
-      if (changed) this.paintCurve(made);
+      for (const run of this.visibleRuns(made.tag, 'scalar')) wanted.push({ made, run });
     }
+    const changed = new Set();
+    const worker = async () => {
+      for (let next = wanted.shift(); next; next = wanted.shift()) {
+        if (await this.readCurve(next.run, next.made.tag, signal)) changed.add(next.made);
+      }
+    };
+    await Promise.all(Array.from({ length: REQUESTS_AT_ONCE }, worker));
+    for (const made of changed) this.paintCurve(made);
+  }
+
+  /** Reads what a curve has grown by; returns whether that is anything. */
+  async readCurve(run, tag, signal) {
+    const key = `${run}\n${tag}`;
+    const curve = this.curves.get(key) ?? { step: [], wall: [], value: [], next: 0 };
+    const { points, next } = await api(`scalars?${query({ run, tag, after: curve.next })}`, { signal });
+    if (next < curve.next) {
+      // The files were written anew: the next poll reads them from their beginning.
+      this.curves.delete(key);
+      return true;
+    }
+    curve.next = next ?? curve.next + points.length;
+    for (const [step, wall, value] of points) {
+      curve.step.push(step);
+      curve.wall.push(wall);
+      curve.value.push(value === null ? NaN : Number(value));
+    }
+    this.curves.set(key, curve);
+    return points.length > 0;
   }
 
   async readSteady(signal) {

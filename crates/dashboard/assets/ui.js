@@ -60,7 +60,7 @@ export function digits(x) {
   if (!Number.isFinite(x)) return String(x);
   const a = Math.abs(x);
   if (a === 0) return '0';
-  if (a >= 1e6 || a < 1e-4) return x.toExponential(2);
+  if (a >= 1e6 || a < 1e-4) return Number(x.toPrecision(3)).toExponential().replace('e+', 'e');
   if (a >= 100) return Math.round(x).toLocaleString('en-US');
   return String(Number(x.toPrecision(3)));
 }
