@@ -415,7 +415,7 @@ fn a_graph_file_is_placed_on_the_cluster() {
     s.op("Relu").name("y").inputs(&[x]).build().unwrap();
     std::fs::write(folder.path("graph.pb"), s.to_graph().to_def().to_bytes()).unwrap();
     let (_task, address) = task();
-    let dashboard = Dashboard::start(&["--connect", &address, "--graph", &folder.path("graph.pb")]);
+    let dashboard = Dashboard::start(&["--connect", &address, &folder.path("graph.pb")]);
     dashboard.json("/api/cluster");
     let graph = dashboard.json("/api/graph");
     assert_eq!(graph["devices"], json!(["/job:local/replica:0/task:0/device:CPU:0"]));
@@ -592,5 +592,5 @@ fn signals_end_it_and_mistakes_are_named() {
     fails(&["--logdir", logdir, "--token", "short"], 2, "8 to 256 characters");
     fails(&["--connect", "nonsense"], 2, "nonsense");
     fails(&["--logdir", "/nowhere/at/all"], 1, "/nowhere/at/all");
-    fails(&["--graph", "/nowhere/at/all"], 1, "/nowhere/at/all");
+    fails(&["/nowhere/at/all"], 1, "/nowhere/at/all");
 }

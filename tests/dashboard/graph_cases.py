@@ -26,7 +26,7 @@ def deep():
 
 
 def case_a_scope_expands_and_collapses(world):
-    with world.dashboard("--graph", world.file(deep())) as dashboard, world.open(dashboard, "graph") as page:
+    with world.dashboard(world.file(deep())) as dashboard, world.open(dashboard, "graph") as page:
         page.until(f"{BOXES} > 0")
         page.page.get_by_role("button", name="Collapse all").click()
         page.until(f"{BOXES} === 1")
@@ -49,7 +49,7 @@ def case_a_scope_expands_and_collapses(world):
 
 
 def case_a_node_is_found_and_described(world):
-    with world.dashboard("--graph", world.file(deep())) as dashboard, world.open(dashboard, "graph") as page:
+    with world.dashboard(world.file(deep())) as dashboard, world.open(dashboard, "graph") as page:
         page.until(f"{BOXES} > 0")
         page.page.get_by_role("button", name="Collapse all").click()
         page.until(f"{BOXES} === 1")
@@ -82,7 +82,7 @@ def case_a_node_is_found_and_described(world):
 
 def case_colours_say_device_op_and_time(world):
     with world.cluster(ps=1, worker=1) as cluster, world.dashboard(
-        "--connect", cluster.addresses["ps/0"], "--graph", world.file(GRAPH)
+        "--connect", cluster.addresses["ps/0"], world.file(GRAPH)
     ) as dashboard, world.open(dashboard, "graph") as page:
         page.until(f"{BOXES} > 0")
         pictures = [page.picture(CANVAS)]
@@ -95,7 +95,7 @@ def case_colours_say_device_op_and_time(world):
 
 
 def case_the_largest_graph_pans_and_zooms(world):
-    with world.dashboard("--graph", world.file(large_graph(NODES, EDGES))) as dashboard, world.open(
+    with world.dashboard(world.file(large_graph(NODES, EDGES))) as dashboard, world.open(
         dashboard, "graph"
     ) as page:
         page.until(f"{BOXES} > 0")

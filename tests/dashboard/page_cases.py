@@ -28,7 +28,7 @@ def some_events(world):
 def case_every_tab_that_has_something_opens(world):
     graph, logdir = world.file(GRAPH), some_events(world)
     with world.cluster(ps=1, worker=1) as cluster, world.dashboard(
-        "--connect", cluster.addresses["worker/0"], "--logdir", logdir, "--graph", graph
+        "--connect", cluster.addresses["worker/0"], "--logdir", logdir, graph
     ) as dashboard, world.open(dashboard) as page:
         page.until("document.querySelectorAll('.tasks tbody tr').length === 2")
         assert page.value("location.hash") == "#cluster"
@@ -40,7 +40,7 @@ def case_every_tab_that_has_something_opens(world):
 
 
 def case_tabs_without_data_say_why(world):
-    with world.dashboard("--graph", world.file(GRAPH)) as dashboard, world.open(dashboard) as page:
+    with world.dashboard(world.file(GRAPH)) as dashboard, world.open(dashboard) as page:
         page.until("document.querySelector('#view-graph')?.isConnected")
         for tab, flag in [("cluster", "--connect"), ("training", "--logdir"), ("simulation", "--simulate")]:
             link = f"document.querySelector('#tab-{tab}')"
@@ -52,7 +52,7 @@ def case_tabs_without_data_say_why(world):
 
 def case_nothing_comes_from_elsewhere(world):
     """Every page checks that itself; here also that the policy forbids it."""
-    with world.dashboard("--graph", world.file(GRAPH), "--logdir", some_events(world)) as dashboard:
+    with world.dashboard(world.file(GRAPH), "--logdir", some_events(world)) as dashboard:
         with urllib.request.urlopen(dashboard.url) as response:
             policy = response.headers["content-security-policy"]
         assert "default-src 'self'" in policy and "http" not in policy and "unsafe" not in policy, policy
@@ -66,7 +66,7 @@ def case_nothing_comes_from_elsewhere(world):
 
 def case_light_and_dark(world):
     background = "getComputedStyle(document.body).backgroundColor"
-    with world.dashboard("--graph", world.file(GRAPH)) as dashboard:
+    with world.dashboard(world.file(GRAPH)) as dashboard:
         shades = {}
         for theme in ["light", "dark"]:
             with world.open(dashboard, theme=theme) as page:
@@ -83,7 +83,7 @@ def case_light_and_dark(world):
 
 def case_with_the_keyboard_alone(world):
     canvas = ".graph-canvas canvas"
-    with world.dashboard("--graph", world.file(GRAPH), "--logdir", some_events(world)) as dashboard, world.open(
+    with world.dashboard(world.file(GRAPH), "--logdir", some_events(world)) as dashboard, world.open(
         dashboard, "training"
     ) as page:
         page.until("document.querySelector('#view-training [data-tag=loss]')?.isConnected")
@@ -127,7 +127,7 @@ def case_with_the_keyboard_alone(world):
 
 
 def case_a_token_opens_the_page(world):
-    with world.dashboard("--graph", world.file(GRAPH), "--token", "a-secret-word") as dashboard:
+    with world.dashboard(world.file(GRAPH), "--token", "a-secret-word") as dashboard:
         assert dashboard.url.endswith("/?token=a-secret-word"), dashboard.url
         bare = dashboard.url.split("?")[0]
         for path in ["", "app.js", "api/state"]:
@@ -142,7 +142,7 @@ def case_a_token_opens_the_page(world):
 
 
 def case_a_narrow_window_has_no_sideways_scrolling(world):
-    with world.dashboard("--graph", world.file(GRAPH), "--logdir", some_events(world)) as dashboard, world.open(
+    with world.dashboard(world.file(GRAPH), "--logdir", some_events(world)) as dashboard, world.open(
         dashboard, width=1000, height=700
     ) as page:
         for key, tab in [("2", "graph"), ("4", "training")]:

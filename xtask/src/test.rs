@@ -77,6 +77,7 @@ const PARTS: &[Part] = &[
     ("accelerator", || accelerator(&[])),
     ("models", models),
     ("serving", serving),
+    ("dashboard", dashboard),
     ("examples", examples),
     ("docs", || docs::check().map(|()| Outcome::Done)),
     ("book", || run_book("").map(|()| Outcome::Done)),
@@ -506,6 +507,13 @@ fn serving() -> Result<Outcome> {
     let api = venv::extra(&python, &run::target_dir().join("serving-clients"), SERVING_CLIENTS)?;
     let mut program = run::command(&python, &["tests/serving/run.py", "--thalweg", &server()?]);
     done(program.env("PYTHONPATH", api))
+}
+
+/// The page of the dashboard, in a browser.
+fn dashboard() -> Result<Outcome> {
+    let venv = venv::make(&run::target_dir().join("browser"), &[&[venv::BROWSER_DRIVER]])?;
+    let program = ["tests/dashboard/run.py", "--thalweg", &server()?];
+    done(&mut run::command(venv.join("bin/python"), &program))
 }
 
 /// The models as they were published do so too.

@@ -26,6 +26,8 @@ pub(crate) const SERVING_CLIENTS: &[&str] = &[
     "brotli==1.2.1",
     "grpcio-reflection==1.76.0",
 ];
+/// What drives a browser.
+pub(crate) const BROWSER_DRIVER: &str = "playwright==1.65.2";
 /// An older one whose clients count too, and the Pythons that it has packages for.
 pub(crate) const OLDER_TENSORFLOW: &str = "tensorflow-cpu==2.15.1";
 const OLDER_PYTHONS: &[&str] = &["3.11", "3.10", "3.9"];

@@ -59,6 +59,16 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "needs a Python with TensorFlow: part cluster",
     ),
     (
+        "docs/src/how-to/placement.md",
+        "thalweg calibrate --output",
+        "measures for minutes unoptimised: tests/placement.rs",
+    ),
+    (
+        "docs/src/how-to/placement.md",
+        "thalweg cluster trace",
+        "needs a client that runs steps: part cluster",
+    ),
+    (
         "docs/src/how-to/running-graphs.md",
         "thalweg run train.pbtxt",
         "needs a cluster on other machines",
