@@ -322,3 +322,46 @@ fn a_thousand_workers_and_a_hundred_servers() {
     assert_eq!((report.updates_done, report.dropped_gradients), (20, 0));
     println!("{} events, {} s a round", report.events_simulated, report.seconds / 20.0);
 }
+
+#[test]
+fn null_steps_have_the_shape_of_the_paper() {
+    // OSDI 2016, figure 6: 16 parameter servers; the ends of its curves for 1 and 100 workers.
+    let step = |workers, net: &NetDescription| {
+        let network = Network { message_seconds: 2e-6, ..Network::default() };
+        let job = TrainJob { network, ..TrainJob::new(workers, 16, Mode::sync(), net.clone()) };
+        TrainJob { updates: 5, ..job }.run().unwrap().median_seconds
+    };
+    let scalar = NetDescription::dense(64, 16, 0.0, 1);
+    let dense = NetDescription::dense(1_000_000_000, 16, 0.0, 1);
+    let rows = NetDescription::embedding(16_000_000_000, 16, 256, 32);
+    let mut last = [0.0; 3];
+    for workers in [1, 10, 40] {
+        let steps = [&scalar, &rows, &dense].map(|net| step(workers, net));
+        assert!(steps.iter().zip(last).all(|(now, before)| *now > before), "{steps:?} {last:?}");
+        assert!(steps[0] <= steps[1] && steps[1] < steps[2] / 10.0, "{steps:?}");
+        last = steps;
+    }
+    let one = step(1, &dense);
+    assert!((0.7..1.5).contains(&one), "1.01 s in the paper, {one} here");
+    // Many workers share the servers' interfaces: the step grows with their number.
+    assert!(close(last[2], 40.0 * 1e9 / 16.0 / 1.25e9, 0.5), "{last:?}");
+}
+
+#[test]
+fn few_backup_workers_pay_most() {
+    // OSDI 2016, figure 8: of 50 workers with 0 to 5 more, 3 more have the best normalized speedup.
+    let round = |spare: usize| {
+        let job = job(50 + spare as u32, 2, Mode::Backup { spare });
+        let mut straggler = Straggler { sigma: 0.02, ..Straggler::default() };
+        (straggler.probability, straggler.factor) = (0.055, 1.25);
+        let report = TrainJob { straggler, updates: 60, ..job }.run().unwrap();
+        let mut rounds: Vec<f64> = report.updates.windows(2).map(|w| w[1].0 - w[0].0).collect();
+        rounds.sort_by(f64::total_cmp);
+        rounds[rounds.len() / 2]
+    };
+    let [none, one, three, five] = [0, 1, 3, 5].map(round);
+    let speedup = |round: f64, spare: f64| none / round * 50.0 / (50.0 + spare);
+    let speedups = [speedup(one, 1.0), speedup(three, 3.0), speedup(five, 5.0)];
+    assert!(speedups[1] > speedups[0].max(speedups[2]), "{speedups:?}");
+    assert!(speedups[1] > 1.05, "1.095 in the paper: {speedups:?}");
+}

@@ -117,9 +117,9 @@ fn inception() -> NetDescription {
 
 const FLOPS: f64 = 4e12;
 
-/// A few per cent of noise, and one step in 17 that is longer by a third.
+/// A few per cent of noise, and one step in 18 that is longer by a quarter.
 fn stragglers() -> Straggler {
-    Straggler { sigma: 0.03, probability: 0.06, factor: 1.3, slow_workers: Vec::new() }
+    Straggler { sigma: 0.02, probability: 0.055, factor: 1.25, slow_workers: Vec::new() }
 }
 
 fn inception_job(workers: u32, mode: Mode) -> TrainJob {
