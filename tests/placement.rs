@@ -82,8 +82,10 @@ fn a_step_is_placed_and_timed() {
     let files = Files::new("step");
     let (graph, devices) = (files.write("graph.pbtxt", GRAPH), files.write("d.toml", DEVICES));
     let trace = files.folder.join("trace.json").to_str().unwrap().to_owned();
-    let base = ["simulate", &graph, "--fetch", "c", "--devices", &devices, "--shape", "x=[512,256]"];
-    let args = [&base[..], &["--json", "--compare", "default,greedy,etf", "--trace", &trace]].concat();
+    let base =
+        ["simulate", &graph, "--fetch", "c", "--devices", &devices, "--shape", "x=[512,256]"];
+    let args =
+        [&base[..], &["--json", "--compare", "default,greedy,etf", "--trace", &trace]].concat();
     let first = text(&args);
     assert_eq!(first, text(&args), "equal inputs give equal bytes");
     let report: Json = serde_json::from_str(&first).unwrap();
@@ -201,7 +203,10 @@ node { name: "s" op: "Tanh" input: "r" attr { key: "T" value { type: DT_FLOAT } 
     let output = thalweg(&[&args[..], &["--explain", "--costs", &costs]].concat());
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{error}");
-    assert!(error.contains("s: (Tanh): /job:localhost/replica:0/task:0/device:CPU:0: only device"), "{error}");
+    assert!(
+        error.contains("s: (Tanh): /job:localhost/replica:0/task:0/device:CPU:0: only device"),
+        "{error}"
+    );
     let saved: Json = serde_json::from_str(&fs::read_to_string(&costs).unwrap()).unwrap();
     let measured = saved["measurements"].as_array().unwrap();
     let tanh = measured.iter().find(|m| m["node"] == "s").unwrap();

@@ -20,8 +20,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
 import browser  # noqa: E402
-from files import EventFile, png_chunk, step_of  # noqa: E402
-from support import Absent, World  # noqa: E402
+from files import png_chunk  # noqa: E402
+from support import World  # noqa: E402
 
 BYTES_MAX = 200_000
 TRAIN_SECONDS = 20
@@ -41,7 +41,7 @@ def shoot(page, folder, name):
 
 
 def of_a_training(world, folder):
-    """The cluster, graph and curves of the quickstart, and a step of it if this command traces steps."""
+    """The cluster, graph and curves of the quickstart, and a step of it."""
     job = world.command(
         "quickstart",
         "--dashboard",
@@ -73,26 +73,12 @@ def of_a_training(world, folder):
             page.until("document.querySelectorAll('#view-training [data-kind=scalar]').length > 1")
             page.page.wait_for_timeout(2500)
             shoot(page, folder, "training")
-            traced = page.value(
-                "document.querySelector('#tab-timeline').getAttribute('aria-disabled') === 'false'"
-            )
-            if traced:
-                page.keys("3")
-                page.page.get_by_role("button", name="Trace the next step").click()
-                show_step(page, folder)
+            page.keys("3")
+            page.page.get_by_role("button", name="Trace the next step").click()
+            show_step(page, folder)
     finally:
         job.terminate()
         job.communicate()
-    if not traced:
-        of_a_recorded_step(world, folder)
-
-
-def of_a_recorded_step(world, folder):
-    events = EventFile(logdir := world.folder())
-    events.run_metadata(1, "step", step_of(4, 40))
-    events.close()
-    with world.dashboard("--logdir", logdir) as dashboard, world.open(dashboard, "timeline", **SIZE) as page:
-        show_step(page, folder)
 
 
 def show_step(page, folder):
@@ -107,12 +93,7 @@ def show_step(page, folder):
 def of_a_simulation(world, folder):
     from simulation_cases import RUNS, simulated
 
-    try:
-        dashboard = simulated(world)
-    except Absent as why:
-        print(f"no picture of the simulation: {why}")
-        return
-    with dashboard, world.open(dashboard, "simulation", **SIZE) as page:
+    with simulated(world) as dashboard, world.open(dashboard, "simulation", **SIZE) as page:
         page.until(f"{RUNS} === 1")
         page.page.get_by_role("slider", name="all links").focus()
         page.keys(*["ArrowLeft"] * 4)

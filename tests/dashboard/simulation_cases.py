@@ -8,24 +8,25 @@ STEP = "Number(document.querySelector('#view-simulation')?.dataset.step ?? 0)"
 RUNS = "Number(document.querySelector('#view-simulation')?.dataset.runs ?? 0)"
 CANVAS = "#view-simulation .timeline-box canvas"
 DEVICES = """
-[devices."/job:ps/task:0/device:CPU:0"]
+[[device]]
+name = "/job:worker/task:0"
 flops = 5e10
-memory_bandwidth = 2e10
-memory = 8e9
+memory_bandwidth = "20 GB/s"
+memory = "8 GB"
 
-[devices."/job:worker/task:0/device:CPU:0"]
+[[device]]
+name = "/job:ps/task:0"
 flops = 5e10
-memory_bandwidth = 2e10
-memory = 8e9
+memory_bandwidth = "20 GB/s"
+memory = "8 GB"
 
-[links.default]
-latency = 5e-5
-bandwidth = 1e8
+[link]
+latency = "50 us"
+bandwidth = "100 MB/s"
 """
 
 
 def simulated(world):
-    world.needs_flag("--simulate")
     meta = json.loads((GRAPHS / "mlp.json").read_text())
     fetches = [a for a in meta["args"] if a.startswith("--fetch")]
     return world.dashboard("--simulate", world.file(DEVICES.encode()), str(GRAPHS / "mlp.pb"), *fetches)

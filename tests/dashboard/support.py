@@ -13,10 +13,6 @@ START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 20
 
 
-class Absent(Exception):
-    """What a case is about is not in this command."""
-
-
 class World:
     def __init__(self, thalweg, browser, folder):
         self.thalweg, self.browser, self.root = os.path.abspath(thalweg), browser, folder
@@ -38,13 +34,6 @@ class World:
 
     def open(self, dashboard, tab="", **options):
         return self.browser.open(dashboard.url, tab, **options)
-
-    def needs_flag(self, flag):
-        said = subprocess.run(
-            [self.thalweg, "dashboard", "--help"], capture_output=True, text=True, timeout=30
-        ).stdout
-        if flag not in said:
-            raise Absent(f"thalweg dashboard has no {flag}")
 
     def command(self, *args, **options):
         return subprocess.Popen(

@@ -5,7 +5,6 @@ import pathlib
 
 from files import EventFile, step_of
 from graph_cases import check_frames
-from support import Absent
 
 CANVAS = ".timeline-box canvas"
 SELECTED = "document.querySelector('.timeline-box canvas').dataset.selected"
@@ -101,8 +100,6 @@ def case_the_next_step_of_a_cluster_is_traced(world):
     with world.cluster(ps=1, worker=1) as cluster, world.dashboard(
         "--connect", cluster.addresses["worker/0"]
     ) as dashboard:
-        if not dashboard.get("api/state")["has"]["timeline"]:
-            raise Absent("thalweg dashboard does not trace the steps of a cluster")
         trace_one(
             world,
             dashboard,

@@ -25,6 +25,9 @@ const REQUESTS_MAX: usize = 8;
 const LARGE_REQUESTS_MAX: usize = 2;
 /// How long a trace waits for a step of a client.
 const TRACE_LIMIT: Duration = Duration::from_secs(30);
+/// How often, and how long each time, a client's session is waited for before that.
+const SESSION_ATTEMPTS: u32 = 8;
+const SESSION_INTERVAL: Duration = Duration::from_millis(500);
 /// Most tasks on which a step is waited for at once.
 const MASTERS_MAX: usize = 64;
 /// The id of the simulated step.
@@ -323,7 +326,15 @@ impl Sources {
             bail!(Unimplemented, "there is no cluster whose steps this dashboard can trace")
         };
         cluster.ask().await;
-        let masters = cluster.masters();
+        let mut masters = cluster.masters();
+        // A client may be about to open its session.
+        for _ in 0..SESSION_ATTEMPTS {
+            if !masters.is_empty() {
+                break;
+            }
+            tokio::time::sleep(SESSION_INTERVAL).await;
+            masters = cluster.masters();
+        }
         ensure!(!masters.is_empty(), FailedPrecondition, "no client has a session on the cluster");
         let (sender, mut traced) = mpsc::unbounded_channel();
         for master in masters.into_iter().take(MASTERS_MAX) {
