@@ -47,7 +47,7 @@ impl Learning {
     /// The first pays for what is done once.
     pub(crate) fn begin_step(&self) -> Option<u64> {
         let step = self.steps.fetch_add(1, Ordering::Relaxed);
-        (step.is_power_of_two() && step.trailing_zeros() % 2 == 0).then_some(step)
+        (step.is_power_of_two() && step.trailing_zeros().is_multiple_of(2)).then_some(step)
     }
 
     pub(crate) fn newest(&self) -> Option<Arc<CachedPlan>> {

@@ -328,12 +328,12 @@ impl SessionCore {
         };
         if devices.len() == 1 {
             let pins = Pins::default();
-            self.log_placement(&graph, &signature, target(&pins))?;
+            self.log_placement(&graph, &signature, &target(&pins))?;
             return compile(&graph, &signature, &target(&pins));
         }
         // Plans are made one after the other: where one places state, the next must too.
         let mut pins = self.pins.lock();
-        self.log_placement(&graph, &signature, target(&pins))?;
+        self.log_placement(&graph, &signature, &target(&pins))?;
         let plan = compile(&graph, &signature, &target(&pins))?;
         for partition in &plan.partitions {
             let stateful = partition.graph.nodes().iter().filter(|n| n.op.has(Flag::Stateful));

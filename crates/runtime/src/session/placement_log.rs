@@ -13,10 +13,10 @@ impl SessionCore {
         &self,
         graph: &Graph,
         step: &StepSignature,
-        target: Target<'_>,
+        target: &Target<'_>,
     ) -> Result<()> {
         let Some(log) = &self.options.placement_log else { return Ok(()) };
-        let (placed, placement) = place_step(graph, step, &target)?;
+        let (placed, placement) = place_step(graph, step, target)?;
         let name = |device: u32| &target.devices[device as usize].name;
         for id in placed.ids() {
             let (node, i) = (placed.node(id), id.index());
