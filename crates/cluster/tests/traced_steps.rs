@@ -95,7 +95,8 @@ fn tasks_with_other_clocks_are_shown_by_the_masters() {
         assert!(times.is_sorted() && call.answered_ns < 60_000_000_000, "{call:?}");
         let (sent, received) =
             (node(&report, "_Send", "/job:ps"), node(&report, "_Recv", "/job:worker"));
-        assert!(sent.end_ns <= received.end_ns + 2 * error, "{sent:?} {received:?}");
+        // A `_Send` may deliver its tensor before it ends.
+        assert!(sent.start_ns <= received.end_ns + 2 * error, "{sent:?} {received:?}");
         for node in &report.nodes {
             assert!(node.ready_ns <= node.start_ns && node.start_ns <= node.end_ns, "{node:?}");
             assert!(node.end_ns <= call.answered_ns + 60_000_000_000, "{node:?}");

@@ -20,8 +20,8 @@ pub struct NodeTiming {
     pub ready_ns: u64,
     /// When it started, in ns since the step began. A `_Recv` asks for its tensor then.
     pub start_ns: u64,
-    /// When it ended, in ns since the step began: when a `_Send` had put its tensor, when that of a `_Recv` had
-    /// arrived, when an asynchronous kernel completed.
+    /// When it ended, in ns since the step began: when the tensor of a `_Recv` had arrived, when an asynchronous
+    /// kernel completed. A `_Send` may deliver its tensor to who waits for it before it ends.
     pub end_ns: u64,
     /// The node with its op and inputs: `sum = AddV2(a, b:1, ^first)`. A `_Send` or `_Recv` ends with its tensor
     /// and the device at the other end: `a/_1 = _Send(a, edge_1_a @/job:ps/replica:0/task:0/device:CPU:0)`.
