@@ -85,8 +85,8 @@ def transformer(batch=8, length=64, width=256, heads=4, layers=2):
         q, k, v = (by_heads(dense(x, f"{name}{i}", width)) for name in "qkv")
         scores = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) / (width // heads) ** 0.5)
         mixed = tf.reshape(tf.transpose(tf.matmul(scores, v), [0, 2, 1, 3]), [batch, length, width])
-        h += dense(mixed, f"o{i}", width)
-        h += dense(tf.nn.relu(dense(norm(h), f"up{i}", 4 * width)), f"down{i}", width)
+        h = h + dense(mixed, f"o{i}", width)
+        h = h + dense(tf.nn.relu(dense(norm(h), f"up{i}", 4 * width)), f"down{i}", width)
     return classified(tf.matmul(tf.reduce_mean(h, 1), weight("out", [width, 10])), labels)
 
 
@@ -124,6 +124,8 @@ def write(folder, name, build, optimizer, device=None):
         loss = build()
         optimizer.minimize(loss, name="train")
         v1.group(v1.global_variables_initializer(), name="init")
+        with tf.device("/job:worker/task:0" if build is embedding else None):
+            tf.no_op(name="nothing")
     (pathlib.Path(folder) / f"{name}.pb").write_bytes(graph.as_graph_def().SerializeToString())
 
 

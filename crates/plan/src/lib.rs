@@ -39,7 +39,7 @@ pub use lower::{LowerSelection, lower};
 pub use measured::{MeasuredCosts, MeasuredSource, Measurement, NodeRun};
 pub use optimize::optimize;
 pub use partition::{BFLOAT16_SENDS, NEVER_DEAD, partition};
-pub use place::{Placement, Reason, place};
+pub use place::{Placement, Reason, place, place_state};
 pub use prune::prune;
 pub use region_members::{VariableName, forwarded_arguments, nodes_that_run, variable_name};
 pub use regions::{Parts, Region, form_regions};

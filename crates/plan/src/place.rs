@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::{Graph, Node};
+use thalweg_graph::{Flag, Graph, Node};
 use thalweg_kernel::{DeviceDescription, DeviceSpec};
 use thalweg_tensor::{Code, Context, Error, Result, err};
 
@@ -15,7 +15,7 @@ use crate::choose::by_default;
 use crate::groups::Groups;
 use crate::host_state::HostState;
 use crate::schedule::{Order, by_best, by_finish};
-use crate::{Choice, Frames, Target};
+use crate::{Choice, Frames, Pins, Target};
 
 /// The devices of nodes.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +88,24 @@ impl Reason {
 /// Gives every node a device, whose full name the nodes of the returned graph have.
 pub fn place(graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
     place_beside(graph, target, &HostState::default())
+}
+
+/// Devices of the graph's stateful nodes, by the cost model over all of its nodes: where state lies is
+/// decided by everything that uses it, not by the step that happens to run first. Nothing is decided of
+/// a graph that cannot be placed as a whole; its steps may be.
+pub fn place_state(graph: &Graph, target: &Target<'_>) -> Pins {
+    let mut pins = target.pins.clone();
+    if target.options.choice == Choice::Default || target.devices.len() == 1 {
+        return pins;
+    }
+    let Ok((_, placement)) = place(graph.clone(), target) else { return pins };
+    for (node, &device) in graph.nodes().iter().zip(&placement.devices) {
+        if node.op.has(Flag::Stateful) {
+            let device = &target.devices[device as usize].name;
+            pins.entry(node.name.clone()).or_insert_with(|| device.clone());
+        }
+    }
+    pins
 }
 
 /// The same with state that stays on the CPU.

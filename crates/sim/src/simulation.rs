@@ -8,7 +8,7 @@ use thalweg_graph::{Graph, NodeId, Role, WorkContext};
 use thalweg_kernel::{DeviceDescription, KernelRegistry};
 use thalweg_plan::{
     Choice, MeasuredCosts, MeasuredSource, Options, Pins, Reason, StepSignature, Target,
-    partition_step, place_step,
+    partition_step, place_state, place_step,
 };
 use thalweg_tensor::{Result, Shape, bail};
 
@@ -135,6 +135,9 @@ impl Simulation {
             pins: &pins,
             options: Options { choice, allow_soft_placement: true, ..Options::default() },
         };
+        // As a session does it before its first step.
+        let pins = place_state(&self.graph, &target);
+        let target = Target { pins: &pins, ..target };
         let (placed, placement) = place_step(&self.graph, &signature, &target)?;
         let row = |id: NodeId| PlacedRow {
             node: placed.node(id).name.clone(),

@@ -27,7 +27,9 @@ use thalweg_kernel::{
     AnyKernel, Device, DeviceDescription, DeviceName, FunctionRunner, HostDevice, KernelOrigin,
     KernelRegistry, NodeStates, ResourceManager, SessionContext,
 };
-use thalweg_plan::{MeasuredSource, Pins, Plan, StaticCosts, StepSignature, Target, compile};
+use thalweg_plan::{
+    MeasuredSource, Pins, Plan, StaticCosts, StepSignature, Target, compile, place_state,
+};
 use thalweg_proto as pb;
 use thalweg_tensor::{Budget, Result, Shape, Tensor, ensure, err};
 
@@ -77,6 +79,8 @@ pub(crate) struct SessionCore {
     stateful_kernels: Mutex<FxHashMap<NodeOnDevice, AnyKernel>>,
     /// Devices of stateful nodes, fixed by the first plan that placed them.
     pins: Mutex<Pins>,
+    /// How many of the graph's nodes were there when the cost model last placed its state.
+    placed_nodes: Mutex<usize>,
     next_step: AtomicU64,
     /// Asynchronous kernels that have started and not completed.
     pub(crate) waits: Arc<WaitList<PendingKernel>>,
@@ -124,6 +128,7 @@ impl Session {
             node_states: Arc::default(),
             stateful_kernels: Mutex::default(),
             pins: Mutex::default(),
+            placed_nodes: Mutex::default(),
             next_step: AtomicU64::new(first_step),
             waits: Arc::default(),
             options,
@@ -333,6 +338,12 @@ impl SessionCore {
         }
         // Plans are made one after the other: where one places state, the next must too.
         let mut pins = self.pins.lock();
+        let mut placed_nodes = self.placed_nodes.lock();
+        if *placed_nodes < graph.len() {
+            *placed_nodes = graph.len();
+            let placed = place_state(&graph, &target(&pins));
+            *pins = placed;
+        }
         self.log_placement(&graph, &signature, &target(&pins))?;
         let plan = compile(&graph, &signature, &target(&pins))?;
         for partition in &plan.partitions {
