@@ -350,11 +350,13 @@ fn null_steps_have_the_shape_of_the_paper() {
 #[test]
 fn few_backup_workers_pay_most() {
     // OSDI 2016, figure 8: of 50 workers with 0 to 5 more, 3 more have the best normalized speedup.
+    // A worker that was late begins its next step late, so that one straggler costs several rounds.
     let round = |spare: usize| {
-        let job = job(50 + spare as u32, 2, Mode::Backup { spare });
+        let mut job = job(50 + spare as u32, 2, Mode::Backup { spare });
+        job.net.layers.truncate(1);
         let mut straggler = Straggler { sigma: 0.02, ..Straggler::default() };
-        (straggler.probability, straggler.factor) = (0.055, 1.25);
-        let report = TrainJob { straggler, updates: 60, ..job }.run().unwrap();
+        (straggler.probability, straggler.factor) = (0.033, 1.25);
+        let report = TrainJob { straggler, updates: 80, ..job }.run().unwrap();
         let mut rounds: Vec<f64> = report.updates.windows(2).map(|w| w[1].0 - w[0].0).collect();
         rounds.sort_by(f64::total_cmp);
         rounds[rounds.len() / 2]
