@@ -117,6 +117,7 @@ fn resolve_targets(graph: &Graph, names: &[&str]) -> Result<Vec<NodeId>> {
 pub type Pins = FxHashMap<Arc<str>, DeviceName>;
 
 /// The devices, links, costs and kernels that a plan is made for.
+#[derive(Clone, Copy)]
 pub struct Target<'a> {
     /// The devices; the first is the client's, where feeds enter and fetches leave.
     pub devices: &'a [DeviceDescription],

@@ -18,7 +18,7 @@ pub(crate) mod step;
 pub(crate) mod trace;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
@@ -57,6 +57,9 @@ const STEP_BITS: u32 = 40;
 pub struct Session {
     core: Arc<SessionCore>,
 }
+
+/// Where there is one device, state is bound to it.
+static NO_PINS: LazyLock<Pins> = LazyLock::new(Pins::default);
 
 type NodeOnDevice = (Arc<str>, DeviceName);
 
@@ -326,26 +329,24 @@ impl SessionCore {
         let devices = self.all_devices();
         let measured = self.options.cost_model.measured.read();
         let costs = MeasuredSource { measured: &measured, devices: &devices };
-        let target = |pins| {
-            let mut target = Target { costs: &costs, ..self.target(&devices, pins) };
-            target.options.choice = key.choice.unwrap_or(target.options.choice);
-            target
-        };
+        let mut options = self.options.plan;
+        options.choice = key.choice.unwrap_or(options.choice);
+        let base = self.target(&devices, &NO_PINS);
+        let base = Target { costs: &costs, options, ..base };
         if devices.len() == 1 {
-            let pins = Pins::default();
-            self.log_placement(&graph, &signature, &target(&pins))?;
-            return compile(&graph, &signature, &target(&pins));
+            self.log_placement(&graph, &signature, &base)?;
+            return compile(&graph, &signature, &base);
         }
         // Plans are made one after the other: where one places state, the next must too.
         let mut pins = self.pins.lock();
         let mut placed_nodes = self.placed_nodes.lock();
         if *placed_nodes < graph.len() {
             *placed_nodes = graph.len();
-            let placed = place_state(&graph, &target(&pins));
-            *pins = placed;
+            *pins = place_state(&graph, &Target { pins: &pins, ..base });
         }
-        self.log_placement(&graph, &signature, &target(&pins))?;
-        let plan = compile(&graph, &signature, &target(&pins))?;
+        let target = Target { pins: &pins, ..base };
+        self.log_placement(&graph, &signature, &target)?;
+        let plan = compile(&graph, &signature, &target)?;
         for partition in &plan.partitions {
             let stateful = partition.graph.nodes().iter().filter(|n| n.op.has(Flag::Stateful));
             for node in stateful.filter(|n| graph.find(&n.name).is_some()) {
