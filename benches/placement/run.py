@@ -36,7 +36,7 @@ class Slowed:
 
     def __init__(self, pid):
         self.pid, self.is_over = pid, threading.Event()
-        self.thread = threading.Thread(target=self.run)
+        self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
     def run(self):
@@ -57,6 +57,22 @@ def started(thalweg, tasks, **flags):
     cluster.flags = {task.replace("_", ":"): list(map(str, more)) for task, more in flags.items()}
     cluster.start_all()
     return cluster
+
+
+def two_workers(thalweg, *flags):
+    """Two workers, each with a processor and a thread of its own, the first slowed; how to end them."""
+    one = ["--threads", "1"]
+    cluster = started(thalweg, ["worker:0", "worker:1"], worker_0=[*flags, *one], worker_1=one)
+    for processor, process in zip(sorted(os.sched_getaffinity(0)), cluster.processes.values()):
+        for thread in os.listdir(f"/proc/{process.pid}/task"):
+            os.sched_setaffinity(int(thread), {processor})
+    slowed = Slowed(cluster.processes["worker:0"].pid)
+
+    def end():
+        slowed.end()
+        cluster.stop()
+
+    return cluster.target("worker:0").removeprefix("grpc://"), end
 
 
 class Bench:
@@ -133,29 +149,23 @@ class Bench:
     def placed(self, rounds):
         """Rows of (program, default, auto, by hand, and what was predicted of the first two)."""
         rows = []
-        devices, costs = self.path("slowed.toml"), self.path("slowed.costs")
-        cluster = started(self.thalweg, ["worker:0", "worker:1"])
-        slowed = Slowed(cluster.processes["worker:0"].pid)
+        devices = self.path("slowed.toml")
+        server, end = two_workers(self.thalweg)
         try:
-            server = cluster.target("worker:0").removeprefix("grpc://")
             self.call("calibrate", "--server", server, "--output", devices)
         finally:
-            slowed.end()
-            cluster.stop()
+            end()
         for program in FREE:
             found = {}
             for choice, graph in [("default", f"free_{program}"), ("auto", f"free_{program}"), ("hand", f"hand_{program}")]:
                 algorithm = "auto" if choice == "auto" else "default"
                 flags = ["--placement", algorithm, "--devices", str(devices)]
-                cluster = started(self.thalweg, ["worker:0", "worker:1"], worker_0=flags)
-                slowed = Slowed(cluster.processes["worker:0"].pid)
+                server, end = two_workers(self.thalweg, *flags)
                 try:
-                    server = cluster.target("worker:0").removeprefix("grpc://")
                     times = [self.measured(graph, "--server", server, steps=40) for _ in range(rounds)]
                     found[choice] = statistics.median(times)
                 finally:
-                    slowed.end()
-                    cluster.stop()
+                    end()
             for choice in ("default", "auto"):
                 simulated = self.simulated(f"free_{program}", devices, "--placement", choice)
                 found[f"predicted {choice}"] = simulated["step_seconds"]

@@ -50,7 +50,7 @@ def of_a_training(world, folder):
         "--images",
         "6000",
         "--epochs",
-        "20",
+        "1000",
         "--filters",
         "4",
         "--batch-size",
