@@ -297,8 +297,8 @@ fn help_is_one_sentence_and_groups_of_commands() {
         "Run, train and serve TensorFlow graphs and SavedModels on one machine or a cluster";
     assert_eq!(lines.next(), Some(about));
     let headings: Vec<&str> = lines.filter(|l| l.ends_with(':') && !l.starts_with(' ')).collect();
-    let expected = ["Run graphs:", "Train:", "Serve models:", "Clusters:", "Files:"];
-    assert_eq!(headings[..5], expected);
+    let expected = ["Run graphs:", "Train:", "Plan:", "Serve models:", "Clusters:", "Files:"];
+    assert_eq!(headings[..6], expected);
     refused(&["srve"], 2, &["unrecognized subcommand 'srve'", "'serve'"]);
     refused(&["serve", "--prot", "1"], 2, &["'--prot'", "a similar argument exists: '--port'"]);
     refused(&["run", "x", "--timeout", "-1"], 2, &["'--timeout <SECONDS>': it must be above 0"]);

@@ -24,7 +24,7 @@ use crate::region::RegionKernel;
 const UNKNOWN_MEMORY_BYTES: usize = 8 << 30;
 
 /// The share of a node in the time to start the program of its region.
-const REGION_NODE_SECONDS: f64 = 3e-7;
+const REGION_NODE_SECONDS: f64 = 1e-7;
 
 /// How 32-bit products are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

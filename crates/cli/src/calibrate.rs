@@ -252,11 +252,16 @@ fn measure(
             bandwidth / 1e9,
             time_text(start)
         );
+        // Small kernels of an accelerator are one program: what was measured is no time to start one.
+        let is_accelerator = ACCELERATORS.contains(&name.device_type.as_str());
+        let start = match is_accelerator {
+            true => String::new(),
+            false => format!("start = \"{:.1} ns\"\n", start * 1e9),
+        };
         writeln!(
             text,
             "[[device]]\nname = \"{name}\"\nflops = {flops:.4e}\nmemory_bandwidth = {bandwidth:.4e}\n\
-             start = \"{:.1} ns\"\nmemory = {memory}\n",
-            start * 1e9
+             {start}memory = {memory}\n"
         )
         .map_err(failed)?;
     }

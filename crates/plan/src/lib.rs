@@ -163,7 +163,8 @@ pub enum Choice {
     /// By the cost model, where the node would finish first; the node that can start first is placed
     /// first (m-ETF).
     Etf,
-    /// What is predicted to be fastest of these, and of everything on one device.
+    /// What is predicted to be fastest of these, and of everything on one device; the default rules
+    /// unless a tenth of the step is won.
     Auto,
 }
 

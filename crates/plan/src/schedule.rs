@@ -23,6 +23,9 @@ use crate::place::{Placement, Reason};
 
 /// Most devices that are tried for a node: those of its inputs, and those that are free first.
 const TRIED_MAX: usize = 16;
+/// What remains at most of the duration by the default rules if another placement is to be chosen:
+/// predictions are not better than that.
+const GAIN_MIN: f64 = 0.9;
 /// Most devices for which the automatic choice tries to put everything on one.
 const SINGLE_DEVICES_MAX: u32 = 8;
 
@@ -41,9 +44,9 @@ pub(crate) fn by_best(
     groups: &Groups<'_>,
     target: &Target<'_>,
 ) -> Result<Placement> {
-    let default = by_default(graph, groups, target);
     let problem = Problem::new(graph, groups, target);
-    let mut found: Vec<Result<Placement>> = vec![problem.evaluate(&default)];
+    let default = problem.evaluate(&by_default(graph, groups, target));
+    let mut found: Vec<Result<Placement>> = Vec::new();
     for order in [Order::LongestPath, Order::EarliestStart] {
         found.push(problem.place(order, &mut |_| None));
     }
@@ -62,7 +65,12 @@ pub(crate) fn by_best(
             Err(e) => refused = refused.or(Some(e)),
         }
     }
-    best.ok_or_else(|| refused.unwrap_or_else(|| err!(Internal, "no placement was tried")))
+    match (default, best) {
+        (Ok(default), Some(best)) if best.seconds > GAIN_MIN * default.seconds => Ok(default),
+        (_, Some(best)) => Ok(best),
+        (Ok(default), None) => Ok(default),
+        (Err(_), None) => Err(refused.unwrap_or_else(|| err!(Internal, "no placement was tried"))),
+    }
 }
 
 /// Places every group where its first node that costs something would finish first.

@@ -99,7 +99,7 @@ fn random_graph(random: &mut Random, nodes: usize, tasks: u32) -> Graph {
             }
         };
         // A class may contradict the device strings: such a node is left out.
-        if let Ok(output) = new.name(&*name).build() {
+        if let Ok(output) = new.name(&name).build() {
             made.push(output);
         }
     }
@@ -148,7 +148,8 @@ fn random_plans_keep_constraints_and_colocation_and_are_repeatable() {
             placed += 1;
         }
         if let [greedy, etf, auto] = durations[..] {
-            assert!(auto <= greedy && auto <= etf, "seed {seed}: {durations:?}");
+            // The default rules stay unless another placement promises a tenth less.
+            assert!(0.9 * auto <= greedy.min(etf), "seed {seed}: {durations:?}");
         }
     }
     assert!(placed > 150, "{placed} placements were checked");
@@ -217,6 +218,7 @@ fn variables_lie_where_they_are_used() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "what is checked is the time that planning takes")]
 fn forty_thousand_nodes_are_placed_in_seconds() {
     let mut random = Random(42);
     let mut s = Scope::new(op_registry(FAMILIES).unwrap());

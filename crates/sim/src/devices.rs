@@ -144,6 +144,7 @@ fn description(name: DeviceName, speed: &DeviceSpeed) -> DeviceDescription {
     if device.is_accelerator() {
         device.flops_per_second = 5e13;
         device.memory_bytes_per_second = 2e12;
+        device.start_seconds = 1e-7;
         device.shares_host_memory = false;
     }
     let everything = DeviceSpec::default();

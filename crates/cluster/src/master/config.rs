@@ -105,7 +105,9 @@ fn placement_log() -> PlacementLog {
     Arc::new(|placed: &PlacedNode<'_>| {
         let PlacedNode { node, op, device, .. } = placed;
         let reason = placed.to_string();
-        info!(target: "thalweg::placement", node, op, %device, reason, "{node}: ({op}): {device}");
+        // The rules of TensorFlow are logged as TensorFlow does.
+        let why = placed.finish_seconds.map_or_else(String::new, |_| format!(": {reason}"));
+        info!(target: "thalweg::placement", node, op, %device, reason, "{node}: ({op}): {device}{why}");
     })
 }
 
