@@ -1,6 +1,6 @@
 //! Cost model: time of nodes and transfers, sizes of tensors.
 
-use thalweg_graph::{Endpoint, Graph, NodeId, WorkContext};
+use thalweg_graph::{Endpoint, Flag, Graph, Node, NodeId, WorkContext};
 use thalweg_kernel::{ACCELERATORS, DeviceDescription, DeviceName, DeviceSpec};
 
 /// Cost of a node on a device.
@@ -46,6 +46,26 @@ impl CostSource for StaticCosts {
 pub(crate) fn tensor_bytes(graph: &Graph, tensor: Endpoint) -> u64 {
     let output = graph.output(tensor);
     thalweg_graph::tensor_bytes(&output.shape, output.dtype) as u64
+}
+
+/// Whether the node keeps a tensor between steps, which takes memory of its device from then on.
+pub(crate) fn is_state(node: &Node) -> bool {
+    node.op.has(Flag::Stateful) && node.inputs.is_empty()
+}
+
+/// What the state of a node takes: a variable's value.
+pub fn state_bytes(node: &Node) -> u64 {
+    if !is_state(node) {
+        return 0;
+    }
+    let of_refs = node.outputs.iter().filter(|o| o.is_ref);
+    let refs: f64 = of_refs.map(|o| thalweg_graph::tensor_bytes(&o.shape, o.dtype)).sum();
+    let attrs = node.attrs();
+    let of_handle = match (attrs.dtype("dtype"), attrs.shape("shape")) {
+        (Ok(dtype), Ok(shape)) if refs == 0.0 => thalweg_graph::tensor_bytes(&shape, dtype),
+        _ => 0.0,
+    };
+    (refs + of_handle) as u64
 }
 
 /// Speeds of devices that differ from what their descriptions say, by pattern: the last that matches a

@@ -32,7 +32,7 @@ use thalweg_kernel::{DeviceDescription, DeviceName, KernelRegistry};
 use thalweg_tensor::{Context, Result, Shape, bail, err};
 
 pub use aliases::{Aliases, FETCHED_ALIAS, fetches_alias, forwarded_inputs};
-pub use cost::{CostSource, DeviceSpeed, DeviceSpeeds, Links, NodeCost, StaticCosts};
+pub use cost::{CostSource, DeviceSpeed, DeviceSpeeds, Links, NodeCost, StaticCosts, state_bytes};
 pub use evaluate::Evaluator;
 pub use frames::{Frame, Frames};
 pub use lower::{LowerSelection, lower};

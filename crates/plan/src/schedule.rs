@@ -11,7 +11,7 @@ mod memory;
 mod order;
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::{Flag, Graph, Node, NodeId, WorkContext};
+use thalweg_graph::{Graph, Node, NodeId, WorkContext};
 use thalweg_tensor::{Error, Result, err};
 
 use self::links::LinkTable;
@@ -393,9 +393,4 @@ impl<'a> Schedule<'a> {
             seconds,
         }
     }
-}
-
-/// Whether the node keeps a tensor between steps, which takes memory of its device from then on.
-fn is_state(node: &Node) -> bool {
-    node.op.has(Flag::Stateful) && node.inputs.is_empty()
 }

@@ -8,12 +8,12 @@ use thalweg_graph::{Graph, NodeId, Role, WorkContext};
 use thalweg_kernel::{DeviceDescription, KernelRegistry};
 use thalweg_plan::{
     Choice, MeasuredCosts, MeasuredSource, Options, Pins, Reason, StepSignature, Target,
-    partition_step, place_state, place_step,
+    partition_step, place_state, place_step, state_bytes,
 };
 use thalweg_tensor::{Result, Shape, bail};
 
 use crate::devices::Machines;
-use crate::step::{Factors, PlayedStep, StepProgram, state_bytes};
+use crate::step::{Factors, PlayedStep, StepProgram};
 use crate::timeline::SegmentKind;
 
 /// Most devices and most links whose doubling is tried.

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::{Endpoint, Graph, Node, NodeId, Role, tensor_bytes};
+use thalweg_graph::{Endpoint, Graph, Node, NodeId, Role};
 use thalweg_kernel::{DeviceDescription, DeviceSpec};
-use thalweg_plan::{CostSource, Links, Partition};
+use thalweg_plan::{CostSource, Links, Partition, state_bytes};
 use thalweg_tensor::{DType, Result, err};
 
 use crate::timeline::{Span, SpanKind, Timeline};
@@ -267,18 +267,6 @@ fn held_bytes(graph: &Graph, costs: &dyn CostSource, id: NodeId) -> u64 {
     };
     let outputs = (0..node.outputs.len() as u32).filter(is_held);
     outputs.map(|index| costs.tensor_bytes(graph, Endpoint { node: id, index })).sum()
-}
-
-/// Bytes of the value of a variable.
-pub(crate) fn state_bytes(node: &Node) -> u64 {
-    match node.role() {
-        Role::Variable => node.outputs.iter().map(|o| tensor_bytes(&o.shape, o.dtype) as u64).sum(),
-        Role::VarHandle => match (node.attrs().dtype("dtype"), node.attrs().shape("shape")) {
-            (Ok(dtype), Ok(shape)) => tensor_bytes(&shape, dtype) as u64,
-            _ => 0,
-        },
-        _ => 0,
-    }
 }
 
 /// Something that happens at a time; the number decides among equal times.

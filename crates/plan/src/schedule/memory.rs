@@ -3,11 +3,12 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use thalweg_graph::{Endpoint, Graph, Node, NodeId, tensor_bytes};
+use thalweg_graph::{Endpoint, Graph, Node, NodeId};
 use thalweg_tensor::DType;
 
-use super::{NOWHERE, is_state};
+use super::NOWHERE;
 use crate::CostSource;
+use crate::cost::{is_state, state_bytes};
 
 pub(super) struct Memory {
     limits: Vec<u64>,
@@ -128,19 +129,4 @@ fn held_bytes(graph: &Graph, costs: &dyn CostSource, tensor: Endpoint) -> u64 {
         return 0;
     }
     costs.tensor_bytes(graph, tensor)
-}
-
-/// What the state of a node takes: a variable's value.
-fn state_bytes(node: &Node) -> u64 {
-    if !is_state(node) {
-        return 0;
-    }
-    let of_refs = node.outputs.iter().filter(|o| o.is_ref);
-    let refs: f64 = of_refs.map(|o| tensor_bytes(&o.shape, o.dtype)).sum();
-    let attrs = node.attrs();
-    let of_handle = match (attrs.dtype("dtype"), attrs.shape("shape")) {
-        (Ok(dtype), Ok(shape)) if refs == 0.0 => tensor_bytes(&shape, dtype),
-        _ => 0.0,
-    };
-    (refs + of_handle) as u64
 }
