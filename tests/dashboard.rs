@@ -194,7 +194,7 @@ fn a_cluster_is_found_from_one_task_and_a_killed_task_is_dead_within_seconds() {
     assert_eq!((&state["mode"], &state["title"]), (&json!("cluster"), &json!(worker)));
     assert_eq!(
         state["has"],
-        json!({ "cluster": true, "logdir": false, "graph": false, "timeline": false,
+        json!({ "cluster": true, "logdir": false, "graph": false, "timeline": true,
                 "simulation": false })
     );
     let names = ["/job:ps/replica:0/task:0", "/job:worker/replica:0/task:0"];

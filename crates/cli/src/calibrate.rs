@@ -44,11 +44,11 @@ const STEP_LIMIT: Duration = Duration::from_secs(60);
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Args {
     /// Measure the cluster that this task belongs to instead of this machine
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Execution")]
     server: Option<String>,
 
     /// File to write [default: standard output]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "PATH", help_heading = "Output")]
     output: Option<PathBuf>,
 
     #[command(flatten)]

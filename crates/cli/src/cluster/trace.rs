@@ -28,7 +28,7 @@ pub(super) struct Args {
     timeout: Duration,
 
     /// Write the timeline, for ui.perfetto.dev or chrome://tracing
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[arg(long, value_name = "PATH", help_heading = "Output")]
     output: Option<PathBuf>,
 
     /// Print one JSON object instead of text
