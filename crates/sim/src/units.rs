@@ -2,7 +2,8 @@
 
 use thalweg_tensor::{Result, err};
 
-const SECONDS: &[(&str, f64)] = &[("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+/// Units of which a second has so many: dividing gives the number that a person would write.
+const SECONDS: &[(&str, f64)] = &[("ns", 1e9), ("us", 1e6), ("ms", 1e3), ("s", 1.0)];
 const BYTES: &[(&str, f64)] = &[
     ("kB", 1e3),
     ("KB", 1e3),
@@ -19,12 +20,13 @@ const BYTES: &[(&str, f64)] = &[
 /// A time in seconds.
 pub fn seconds(text: &str) -> Result<f64> {
     parse(text, SECONDS)
+        .map(|(number, unit)| number / unit)
         .ok_or_else(|| err!(InvalidArgument, "'{text}' is not a time: write 50 us, 1.5 ms or 2 s"))
 }
 
 /// A number of bytes.
 pub fn bytes(text: &str) -> Result<f64> {
-    parse(text, BYTES).ok_or_else(|| {
+    parse(text, BYTES).map(|(number, unit)| number * unit).ok_or_else(|| {
         err!(InvalidArgument, "'{text}' is not a size: write 512 MB, 80 GB or 16 GiB")
     })
 }
@@ -32,17 +34,19 @@ pub fn bytes(text: &str) -> Result<f64> {
 /// Bytes, or operations, per second.
 pub fn rate(text: &str) -> Result<f64> {
     let known = text.trim().strip_suffix("/s").and_then(|text| parse(text, BYTES));
+    let known = known.map(|(number, unit)| number * unit);
     known.or_else(|| text.trim().parse().ok()).ok_or_else(|| {
         err!(InvalidArgument, "'{text}' is not a rate: write 1.2 GB/s, or a number without unit")
     })
 }
 
-fn parse(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+/// The number, and the factor of its unit.
+fn parse(text: &str, units: &[(&str, f64)]) -> Option<(f64, f64)> {
     let text = text.trim();
     // `B` ends the other units of bytes, so it is the last of them.
     let (number, factor) =
         units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))?;
-    Some(number.trim().parse::<f64>().ok()? * factor)
+    Some((number.trim().parse().ok()?, factor))
 }
 
 /// A time as people write it.
