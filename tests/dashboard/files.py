@@ -174,9 +174,11 @@ def step_of(devices, nodes_each, begin=1_000_000):
                 sender, edge = (d - 1) % devices, f"{d}_{i}"
                 sent = ends[sender] + 2
                 source = f"d{sender}/block_{(i - 1) // 50}/op_{i - 1}"
-                rows[names[sender]].append((f"t_S{edge}", f"t_S{edge} = _Send({source})", 1, sent - 2, sent))
+                label = f"t_S{edge} = _Send({source}, edge_{edge} @{names[d]})"
+                rows[names[sender]].append((f"t_S{edge}", label, 1, sent - 2, sent))
                 start = max(start, sent + 9)
-                rows[names[d]].append((f"t_R{edge}", f"t_R{edge} = _Recv()", 2, ends[d], start))
+                label = f"t_R{edge} = _Recv(edge_{edge} @{names[sender]})"
+                rows[names[d]].append((f"t_R{edge}", label, 2, ends[d], start))
                 before = f"{before}, t_R{edge}"
             at[d] = start + 3 + (i * 7 + d * 3) % 11
             rows[names[d]].append((node, f"{node} = MatMul({before if i else ''})", i % 2, start, at[d]))

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use thalweg_api::{Output, Resource, tf};
+use thalweg_cluster::grpc::{TaskState, status_of};
 use thalweg_cluster::{RemoteSession, TaskName};
 use thalweg_graph::{Endpoint, OpRegistry, Scope};
 use thalweg_runtime::{Session, SessionOptions};
@@ -360,6 +361,13 @@ fn clocks_go_on_after_a_loss() {
         assert_eq!(all[1].clocks(), [lost, lost]);
     }
     assert_eq!(all[0].values()[0], [4.0]);
+    // The task that keeps the clocks says so.
+    let reports = status_of(cluster.spec(), 0, Duration::from_secs(10)).unwrap();
+    let clocks = reports.into_iter().find_map(|report| match report.state {
+        TaskState::Alive(status) if !status.clocks.is_empty() => Some(status.clocks),
+        _ => None,
+    });
+    assert_eq!(clocks, Some(vec![2, 2]));
 }
 
 /// Rows of a table, dense weights on them.

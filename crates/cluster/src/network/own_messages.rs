@@ -93,6 +93,9 @@ pub struct StatusResponse {
     /// Bytes of tensors received from other tasks.
     #[prost(message, repeated, tag = "25")]
     pub received: Vec<ReceivedInfo>,
+    /// The staleness clocks of the workers of a training that keeps them here: the steps of each.
+    #[prost(int64, repeated, tag = "26")]
+    pub clocks: Vec<i64>,
 }
 
 /// The most queues that a status lists.

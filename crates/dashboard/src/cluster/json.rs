@@ -16,11 +16,22 @@ impl History {
         json!({
             "time_ms": self.time_ms,
             "tasks": self.tasks.iter().map(task_json).collect::<Vec<_>>(),
-            // No task reports it.
-            "staleness": Value::Null,
+            "staleness": self.tasks.iter().find_map(staleness),
             "events": events.collect::<Vec<_>>(),
         })
     }
+}
+
+/// The clock of a worker that has left is greater than any number of steps.
+const LEFT: i64 = i64::MAX / 4;
+
+/// By how many steps each worker is behind the one that is furthest, if the task keeps their clocks; null
+/// for those that have left.
+fn staleness(task: &Task) -> Option<Value> {
+    let Some(TaskState::Alive(status)) = &task.state else { return None };
+    let furthest = status.clocks.iter().filter(|clock| **clock < LEFT).max()?;
+    let behind = |clock: &i64| (*clock < LEFT).then(|| furthest.saturating_sub(*clock));
+    Some(json!({ "worker": status.clocks.iter().map(behind).collect::<Vec<_>>() }))
 }
 
 fn task_json(task: &Task) -> Value {
@@ -149,6 +160,7 @@ mod tests {
             devices: vec!["/job:ps/replica:0/task:0/device:CPU:0".into()],
             queues: vec![QueueInfo { name: "q".into(), size: 3, capacity: -1 }],
             received: vec![ReceivedInfo { from: names[1].into(), bytes: 9 }],
+            clocks: vec![5, 7, i64::MAX / 2],
             waits: vec![WaitInfo {
                 op: "QueueDequeueV2".into(),
                 on: "q".into(),
@@ -161,6 +173,7 @@ mod tests {
             || [TaskState::Foreign(Vec::new()), TaskState::Silent, TaskState::Dead("x".into())];
         history.report([alive()].into_iter().chain(rest()).collect(), 5);
         let json = history.to_json();
+        assert_eq!(json["staleness"], json!({ "worker": [2, 0, null] }));
         let fields = |i: usize| json["tasks"][i].as_object().unwrap().keys().collect::<Vec<_>>();
         for i in 1..4 {
             assert_eq!(fields(i), fields(0));

@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::Response;
+use thalweg_kernel::{ResourceManager, Variable};
 use thalweg_proto::grpc::health::v1::health_check_response::ServingStatus;
 use thalweg_proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
 use thalweg_rpc::{MessageBody, Rope, decode, message};
 use thalweg_runtime::{Pool, resident_bytes};
-use thalweg_tensor::{Resource, Result, bail, ensure, err};
+use thalweg_tensor::{Resource, Result, Tensor, bail, ensure, err};
 
 use super::service::Service;
 use crate::master::tracer::TracedStep;
@@ -150,8 +151,22 @@ impl Service {
             cluster: own_cluster.collect(),
             queues: held.iter().filter_map(queue).take(QUEUES_MAX).collect(),
             received: diagnostics.received(),
+            clocks: staleness_clocks(&task.resources),
         }
     }
+}
+
+/// The variable with the steps of each worker where training bounds how stale a worker may be.
+const CLOCKS: &str = "coordination/clocks";
+/// The most workers whose clocks a status has.
+const CLOCKS_MAX: usize = 4096;
+
+fn staleness_clocks(resources: &ResourceManager) -> Vec<i64> {
+    let clocks = resources.find::<Variable>("", CLOCKS).and_then(|clocks| clocks.snapshot());
+    let of = |clocks: Tensor| {
+        Some(clocks.as_slice::<i64>().ok()?.iter().take(CLOCKS_MAX).copied().collect())
+    };
+    clocks.and_then(of).unwrap_or_default()
 }
 
 fn traced(step: &TracedStep) -> TracedStepInfo {
