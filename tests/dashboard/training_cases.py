@@ -43,7 +43,7 @@ def case_the_curve_of_a_running_job_grows(world):
         "--filters",
         "1",
         "--epochs",
-        "1",
+        "100",
         "--test-images",
         "20",
         "--no-kill",
