@@ -59,6 +59,16 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "needs a Python with TensorFlow: part cluster",
     ),
     (
+        "docs/src/how-to/dashboard.md",
+        "thalweg server --port 2222",
+        "a page of its own says where it is: tests/dashboard.rs",
+    ),
+    (
+        "docs/src/how-to/dashboard.md",
+        "thalweg dashboard --logdir",
+        "a page of its own says where it is: tests/dashboard.rs",
+    ),
+    (
         "docs/src/how-to/placement.md",
         "thalweg calibrate --output",
         "measures for minutes unoptimised: tests/placement.rs",
