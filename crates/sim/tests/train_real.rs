@@ -83,6 +83,7 @@ fn simulated_rate(mode: Mode, slowness: u32) -> f64 {
 /// What is left of the rate when one worker is slow. Rates themselves depend on how busy the machine is
 /// that runs this test.
 #[test]
+#[ignore = "compares with the clock of a quiet machine"]
 fn a_slow_worker_costs_what_it_costs_a_real_training() {
     for mode in [Mode::Async, Mode::sync(), Mode::Backup { spare: 1 }, Mode::Stale { bound: 3 }] {
         let [slow, healthy] = std::thread::scope(|threads| {
