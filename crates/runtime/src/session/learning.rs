@@ -148,10 +148,11 @@ fn busy_runs(nodes: &[NodeTiming]) -> Vec<NodeRun<'_>> {
 /// For each timing, its share of the time, in seconds.
 fn shares(timings: &[&NodeTiming]) -> Vec<f64> {
     let mut events: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * timings.len());
-    for (i, timing) in timings.iter().enumerate() {
-        // Ends come before starts of the same time.
+    // What took no time has no share. Its end would come before its start, as all ends of a time come
+    // before the starts.
+    for (i, timing) in timings.iter().enumerate().filter(|(_, t)| t.end_ns > t.start_ns) {
         events.push((timing.start_ns, true, i));
-        events.push((timing.end_ns.max(timing.start_ns), false, i));
+        events.push((timing.end_ns, false, i));
     }
     events.sort_unstable();
     let mut shares = vec![0.0; timings.len()];
@@ -168,7 +169,7 @@ fn shares(timings: &[&NodeTiming]) -> Vec<f64> {
             running += 1;
         } else {
             shares[i] = got - got_at_start[i];
-            running = running.saturating_sub(1);
+            running -= 1;
         }
     }
     shares
@@ -191,6 +192,13 @@ mod tests {
         assert_eq!(rounded, [3.0, 1.0, 0.0]);
         let sum: f64 = found.iter().sum();
         assert!((sum - 4.0).abs() < 1e-6, "the device was busy for four seconds: {sum}");
+    }
+
+    #[test]
+    fn what_takes_no_time_takes_none_of_others() {
+        let all = [timing(5, 5), timing(10, 20)];
+        let found = shares(&all.iter().collect::<Vec<_>>());
+        assert!(found[0] == 0.0 && (found[1] - 10e-9).abs() < 1e-15, "{found:?}");
     }
 
     #[test]
